@@ -1,0 +1,50 @@
+# Two commands need nothing set up beforehand: `make run` and `make test`.
+# Each makes .venv when it is missing and installs what it lacks.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+RUN_STAMP := $(VENV)/.installed-run
+DEV_STAMP := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint check doctest wheel proof-engine clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN_STAMP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --progress-bar on -e ".[engine]"
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml $(RUN_STAMP)
+	$(BIN)/python -m pip install --quiet --progress-bar on -e ".[engine,dev]"
+	@touch $@
+
+run: $(RUN_STAMP) ## start the default engine: make run ARGS="--port 8123"
+	@exec $(BIN)/failsoft up $(ARGS)
+
+test: $(DEV_STAMP) ## run every test and doctest (at most 10 minutes on 2 cores)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(DEV_STAMP) ## ruff, mypy --strict, import order
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy failsoft tests
+	$(BIN)/lint-imports
+
+check: lint test ## everything that must hold before a change lands
+
+wheel: $(DEV_STAMP) ## build sdist and wheel into dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+proof-engine: $(DEV_STAMP) ## measure every line the engine must hold
+	$(BIN)/python -m benchmarks.proof_engine $(ARGS)
+
+clean: ## remove the environment and what was built
+	rm -rf $(VENV) dist build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""Flask pages: what broke, since when, what changed, and the rollback button."""

@@ -1,0 +1,1 @@
+"""Fixed sets of questions, rerun on a schedule; statistics that tell regression from noise."""

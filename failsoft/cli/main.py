@@ -1,0 +1,50 @@
+"""The root command: registers the nouns, and turns a FailsoftError into one line.
+
+Exit codes: 0 fine, 1 work or gate failed, 2 usage or config, 130 Ctrl-C. A bug
+keeps its traceback. Nouns import their parts inside their verbs, so that
+``failsoft --help`` loads no torch.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from failsoft import __version__
+from failsoft.errors import ConfigError, FailsoftError
+
+app = typer.Typer(
+    name="failsoft",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Keep an LLM feature answering.",
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"failsoft {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print version."),
+    ] = False,
+) -> None:
+    """Keep an LLM feature answering."""
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        app()
+    except FailsoftError as exc:
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(exc))}", soft_wrap=True)
+        sys.exit(2 if isinstance(exc, ConfigError) else 1)
+    except KeyboardInterrupt:
+        sys.exit(130)

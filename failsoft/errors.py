@@ -1,0 +1,183 @@
+"""Every error failsoft raises, in one tree; each carries its evidence as attributes.
+
+```text
+FailsoftError
+├─ ConfigError(key, value, allowed)               never retried
+└─ EngineError
+   ├─ ModelError                                  about stored files, never about a request
+   │  ├─ ModelSourceError(source)                 cannot be resolved or is not pinned
+   │  ├─ ModelFileError(path, expected, actual)   the bytes are not the promised ones
+   │  └─ UnsupportedModelError(model, reason)     cannot be served right, so not served
+   ├─ InvalidRequestError(param, code)            the caller's fault, HTTP 400
+   │  └─ RequestTooLongError(num_tokens, limit)
+   ├─ QueueFullError(num_waiting, limit)          HTTP 503, another engine may have room
+   ├─ EngineStoppedError                          HTTP 503, draining or closed
+   ├─ DeadlineExceededError(late_s)               HTTP 504, must not be retried
+   ├─ ForwardError(step, kind)                    HTTP 500, one forward failed
+   └─ OutOfBlocksError(needed, free)              our own accounting is wrong: a bug
+```
+
+Third-party errors are translated where a part meets them (``raise … from exc``).
+"""
+
+
+class FailsoftError(Exception):
+    """Root of everything failsoft raises on purpose.
+
+    The message is one line, names what was wrong and says the next step.
+    """
+
+
+class ConfigError(FailsoftError):
+    """A setting is unknown, missing or out of range; never retried.
+
+    Attributes:
+        key: Dotted name of the setting, as the user writes it.
+        value: What was given; None when nothing was.
+        allowed: The allowed values or range, in words.
+    """
+
+    def __init__(self, *, key: str, value: object, allowed: str) -> None:
+        super().__init__(f"{key} = {value!r} is not allowed: {allowed}")
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+
+
+class EngineError(FailsoftError):
+    """Root of what the engine part raises."""
+
+
+class ModelError(EngineError):
+    """Root of errors about stored model files."""
+
+
+class ModelSourceError(ModelError):
+    """A model source is malformed, not pinned, or cannot be fetched."""
+
+    def __init__(self, message: str, *, source: str) -> None:
+        super().__init__(message)
+        self.source = source
+
+
+class ModelFileError(ModelError):
+    """A model file's bytes are not the ones its digest promises.
+
+    Attributes:
+        path: The file.
+        expected: Promised sha256 in hex.
+        actual: Measured sha256 in hex, or None when the file is missing.
+    """
+
+    def __init__(self, *, path: str, expected: str, actual: str | None) -> None:
+        found = f"sha256 {actual}" if actual else "no file"
+        super().__init__(
+            f"{path}: expected sha256 {expected}, found {found}; "
+            "run `failsoft models remove` and `failsoft models add` to fetch it again"
+        )
+        self.path = path
+        self.expected = expected
+        self.actual = actual
+
+
+class UnsupportedModelError(ModelError):
+    """The engine cannot serve this model right, so it refuses to serve it at all."""
+
+    def __init__(self, *, model: str, reason: str) -> None:
+        super().__init__(f"cannot serve {model}: {reason}")
+        self.model = model
+        self.reason = reason
+
+
+class InvalidRequestError(EngineError):
+    """The caller's request is wrong; the same request will always be wrong (HTTP 400).
+
+    Attributes:
+        param: The field at fault, dotted as the caller wrote it; None when it is the whole body.
+        code: A machine-readable word in OpenAI's vocabulary, or None.
+    """
+
+    def __init__(self, message: str, *, param: str | None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class RequestTooLongError(InvalidRequestError):
+    """Prompt plus output cannot ever fit this engine.
+
+    Attributes:
+        num_tokens: Tokens the request needs.
+        limit: Tokens the engine has room for.
+    """
+
+    def __init__(self, *, num_tokens: int, limit: int, what: str, param: str) -> None:
+        super().__init__(
+            f"{what} needs {num_tokens} tokens, this engine has room for {limit}; "
+            "shorten the prompt or ask for fewer output tokens",
+            param=param,
+            code="context_length_exceeded",
+        )
+        self.num_tokens = num_tokens
+        self.limit = limit
+
+
+class QueueFullError(EngineError):
+    """The waiting queue is at its bound; nothing was queued.
+
+    Attributes:
+        num_waiting: Requests waiting now.
+        limit: The bound.
+        retry_after_s: When room is likely, in seconds.
+    """
+
+    def __init__(self, *, num_waiting: int, limit: int, retry_after_s: float) -> None:
+        super().__init__(
+            f"{num_waiting} requests wait and the queue holds {limit}; "
+            f"ask another engine, or this one again in {retry_after_s:.0f} s"
+        )
+        self.num_waiting = num_waiting
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+
+class EngineStoppedError(EngineError):
+    """The engine drains, is closed or has died, and takes no more requests."""
+
+
+class DeadlineExceededError(EngineError):
+    """The request's deadline passed before it was done.
+
+    Attributes:
+        late_s: Seconds past the deadline when that was noticed.
+    """
+
+    def __init__(self, *, late_s: float) -> None:
+        super().__init__(f"the deadline passed {late_s:.3f} s ago; send a longer one")
+        self.late_s = late_s
+
+
+class ForwardError(EngineError):
+    """One forward failed; only the requests it held are lost.
+
+    Attributes:
+        kind: ``"exception"``, ``"out_of_memory"`` or ``"bad_logits"``.
+    """
+
+    def __init__(self, message: str, *, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class OutOfBlocksError(EngineError):
+    """A KV block was taken from an empty pool: the caller did not check, which is a bug.
+
+    Attributes:
+        needed: Blocks asked for.
+        free: Blocks there were.
+    """
+
+    def __init__(self, *, needed: int, free: int) -> None:
+        super().__init__(f"{needed} KV blocks asked for, {free} free")
+        self.needed = needed
+        self.free = free

@@ -1,0 +1,1 @@
+"""The processes behind `failsoft up`: supervisor, front and ops."""

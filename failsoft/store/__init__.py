@@ -1,0 +1,1 @@
+"""What happened, kept in SQLite or PostgreSQL: calls, attempts, replies and events."""

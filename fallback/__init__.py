@@ -1,0 +1,1 @@
+"""The client that apps call, and its ladder: retries, a smaller pinned model, a cached reply."""
