@@ -3,6 +3,7 @@
 ```text
 FailsoftError
 ├─ ConfigError(key, value, allowed)               never retried
+├─ StoreError(url)                                the database refused; no call fails of it
 └─ EngineError
    ├─ ModelError                                  about stored files, never about a request
    │  ├─ ModelSourceError(source)                 cannot be resolved or is not pinned
@@ -42,6 +43,18 @@ class ConfigError(FailsoftError):
         self.key = key
         self.value = value
         self.allowed = allowed
+
+
+class StoreError(FailsoftError):
+    """The database could not be opened, read or written.
+
+    Attributes:
+        url: Which database, its password masked.
+    """
+
+    def __init__(self, message: str, *, url: str) -> None:
+        super().__init__(message)
+        self.url = url
 
 
 class EngineError(FailsoftError):
