@@ -40,7 +40,8 @@ class Allowed:
 def between(low: float, high: float, *, what: str = "a number") -> Allowed:
     """Return the rule for a finite number in *low*..*high*, both ends included."""
     return Allowed(
-        f"{what} in {low:g}..{high:g}", lambda value: math.isfinite(value) and low <= value <= high
+        f"{what} in {low:.15g}..{high:.15g}",
+        lambda value: math.isfinite(value) and low <= value <= high,
     )
 
 
@@ -74,7 +75,7 @@ def shown(key: str, value: object) -> object:
     if isinstance(value, str) and _SECRET_KEY.search(key):
         return MASK
     if isinstance(value, str) and "://" in value:
-        return re.sub(r"\?.*", f"?{MASK}", re.sub(r"://[^/]*@", f"://{MASK}@", value))
+        return re.sub(r"\?.*", f"?{MASK}", re.sub(r"://.*@", f"://{MASK}@", value))
     return value
 
 
@@ -100,13 +101,14 @@ def allowed_words(hint: Any) -> str:
 
 
 @cache
-def field_hints(cls: type) -> dict[str, Any]:
+def field_hints(cls: Any) -> dict[str, Any]:
     """Return the annotations of a dataclass's fields, rules included."""
     hints = get_type_hints(cls, include_extras=True)
     return {item.name: hints[item.name] for item in dataclasses.fields(cls)}
 
 
-def _is_allowed(hint: Any, value: object) -> bool:
+def fits(hint: Any, value: object) -> bool:
+    """Return whether *value* keeps the rules of a field annotated *hint*; types are not checked."""
     hint = _base(hint)
     if get_origin(hint) is Annotated:
         return all(rule.test(value) for rule in get_args(hint)[1:] if isinstance(rule, Allowed))
@@ -121,8 +123,8 @@ def check_fields(config: Any) -> None:
     Raises:
         ConfigError: A value is out of its range; the error names the field.
     """
-    cls: type[object] = type(config)
+    cls: Any = type(config)
     for name, hint in field_hints(cls).items():
         value = getattr(config, name)
-        if value is not None and not _is_allowed(hint, value):
+        if value is not None and not fits(hint, value):
             raise ConfigError(key=name, value=shown(name, value), allowed=allowed_words(hint))

@@ -35,7 +35,7 @@ class StoreConfig:
     url: Annotated[
         str,
         matching(
-            r"sqlite:///.+|postgresql(\+psycopg)?://(?:[^:@/]*@)?[^@/]*/[^@?]+(\?(?!.*pass)[^@]*)?",
+            r"sqlite:///(?!:memory:)[^?]+|postgresql(\+psycopg)?://(?:[^:@/]*@)?[^@/]*/[^@?]+(\?(?!.*pass)[^@]*)?",
             "sqlite:///FILE or postgresql://USER@HOST:PORT/DATABASE, the password in password_env",
         ),
     ] = "sqlite:///failsoft.db"
@@ -241,6 +241,13 @@ class Settings:
     ladders: Mapping[str, LadderConfig] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     """Caller name (the tenant) to the environment variable that holds its key."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def serves_cache(self, ladder: LadderConfig) -> bool:
+        """Whether *ladder*'s cached rung can answer: no text kept, no cached reply."""
+        return ladder.has_cache and self.store.keep_text != "none"
 
     def price_of(self, endpoint: EndpointConfig) -> Price | None:
         """Return the price of what *endpoint* serves by the file's pins; None when it has none."""
