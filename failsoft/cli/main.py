@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from failsoft import __version__
 from failsoft.cli.config import config_app
+from failsoft.cli.db import db_app
 from failsoft.errors import ConfigError, FailsoftError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
     help="Keep an LLM feature answering.",
 )
 app.add_typer(config_app, name="config")
+app.add_typer(db_app, name="db")
 
 
 def _print_version(value: bool) -> None:
