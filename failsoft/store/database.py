@@ -124,8 +124,15 @@ class Database:
         """
         if not self.is_sqlite:
             return
-        with self.write() as connection:
-            connection.exec_driver_sql(f"PRAGMA incremental_vacuum({num_pages})").close()
+        with (
+            self._translated(),
+            self._gate.entered(),
+            self._turn(self.config.busy_timeout_s),
+            self._writing.connect() as connection,
+        ):
+            driver: Any = connection.connection.driver_connection
+            # It frees a page a step, and only a script is stepped to its end.
+            driver.executescript(f"PRAGMA incremental_vacuum({num_pages})").close()
 
     def file_bytes(self) -> int | None:
         """Return what a SQLite file and its write-ahead log take; None on PostgreSQL."""

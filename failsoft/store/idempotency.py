@@ -118,7 +118,7 @@ class SqlIdempotencyStore:
             "until_ms": mine.lease_until_ms,
         }
         absent = insert(idempotency).values(values).on_conflict_do_nothing()
-        if connection.execute(absent).rowcount == 1:
+        if connection.execute(absent.returning(idempotency.c.key_hash)).first() is not None:
             return mine
         is_it = idempotency.c.key_hash == values["key_hash"]
         row = connection.execute(sa.select(idempotency).where(is_it).with_for_update()).first()
