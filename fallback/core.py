@@ -1,0 +1,262 @@
+"""One client's working parts: ladders, stores, and what belongs to each event loop.
+
+Everything runs on the caller's event loop; a client used on two loops has two
+transports and one set of breakers. Knows nothing of threads. Units: seconds.
+"""
+
+import asyncio
+import contextlib
+import os
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from failsoft.call_records import IdempotencyStore, Recorder, ReplyStore
+from failsoft.config.settings import Settings
+from failsoft.errors import ClientClosedError, InvalidCallError
+from failsoft.fallback.answer import Answer, KeptAnswer, LiveAnswer
+from failsoft.fallback.assembly import Chunk
+from failsoft.fallback.build import Builder
+from failsoft.fallback.call import Call, CallRequest
+from failsoft.fallback.call_log import CallLog
+from failsoft.fallback.context_learner import ContextLearner
+from failsoft.fallback.discovery import EngineFinder
+from failsoft.fallback.idempotency import Claim, claim
+from failsoft.fallback.ladder import Ladder
+from failsoft.fallback.reply import Reply
+from failsoft.fallback.single_flight import Flight, Flights
+from failsoft.fallback.surroundings import Surroundings
+from failsoft.fallback.transport import HTTPTransport, Transport
+
+MIN_WRITE_S = 0.05
+"""What the write of an idempotent reply may take at the deadline."""
+MAX_WRITE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends:
+    """Where a client's records and kept replies go."""
+
+    recorder: Recorder
+    replies: ReplyStore
+    keys: IdempotencyStore
+    close: Callable[[], None] = lambda: None
+    """Flushes and closes them; called once."""
+
+
+@dataclass(slots=True)
+class LoopParts:
+    """What belongs to one event loop."""
+
+    transport: Transport
+    flights: Flights = field(default_factory=Flights)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class Core:
+    """The async client below its faces.
+
+    Args:
+        settings: Endpoints, ladders, pins.
+        backends: Records and kept replies.
+        home: failsoft's folder, where local engines are published.
+        environ: Where API keys are.
+        surroundings: Clocks, chance and sleep.
+        make_transport: Makes the transport of one event loop.
+
+    Raises:
+        ConfigError: An API key's variable is not set.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        backends: Backends,
+        home: Path,
+        environ: Mapping[str, str],
+        surroundings: Surroundings,
+        make_transport: Callable[[], Transport] = HTTPTransport,
+    ) -> None:
+        self._pid = os.getpid()
+        self.backends = backends
+        self.surroundings = surroundings
+        self._keeps_text = settings.store.keep_text == "all"
+        self._make_transport = make_transport
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopParts] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._is_closed = False
+        self._learner = ContextLearner(clock=surroundings.clock)
+        self._builder = Builder(
+            settings,
+            finder=EngineFinder(home),
+            recorder=backends.recorder,
+            replies=backends.replies,
+            transport=lambda: self._parts().transport,
+            on_answer=lambda endpoint, target: self._learner.on_answer(
+                endpoint, target, transport=self._parts().transport, spawn=self._spawn
+            ),
+            environ=environ,
+            surroundings=surroundings,
+        )
+        self.ladders: dict[str, Ladder] = self._builder.build()
+
+    async def ask(self, request: CallRequest) -> Reply:
+        """Return a whole reply.
+
+        Raises:
+            FallbackError: See `failsoft.errors`; every kind says what to do.
+        """
+        call, ladder = self._begin(request)
+        with CallLog(call, keeps_text=self._keeps_text) as log:
+            held = await claim(self.backends.keys, call)
+            if isinstance(held, Reply):
+                log.reply = held
+                return held
+            try:
+                answer = await self._answer(call, ladder)
+                log.reply = answer.reply()
+                self._keep(call, ladder, answer, log.reply)
+            except BaseException:
+                self._release(held)
+                raise
+            if held is not None:
+                await held.finish(log.reply, timeout_s=max(MIN_WRITE_S, call.deadline.remaining_s))
+            return log.reply
+
+    async def stream(
+        self, request: CallRequest, on_reply: Callable[[Reply], None]
+    ) -> AsyncGenerator[Chunk]:
+        """Yield chunks; *on_reply* gets the whole reply before the last one is over.
+
+        Raises:
+            StreamInterruptedError: It broke after its first content delta.
+            FallbackError: Nothing was yielded; see `ask`.
+        """
+        call, ladder = self._begin(request)
+        with CallLog(call, keeps_text=self._keeps_text) as log:
+            held = await claim(self.backends.keys, call)
+            try:
+                async with contextlib.aclosing(self._chunks(call, ladder, held, log)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+            finally:
+                # A caller may leave right after the last delta: the reply is whole all the same.
+                if log.reply is None:
+                    self._release(held)
+                else:
+                    on_reply(log.reply)
+                    if isinstance(held, Claim):
+                        self._spawn(held.finish(log.reply, timeout_s=MAX_WRITE_S))
+
+    async def _chunks(
+        self, call: Call, ladder: Ladder, held: Claim | Reply | None, log: CallLog
+    ) -> AsyncGenerator[Chunk]:
+        """Yield the call's chunks and put its reply into *log* once it is whole."""
+        if isinstance(held, Reply):
+            answer: Answer = KeptAnswer(held)
+        else:
+            answer = await self._answer(call, ladder)
+        call.on_content()
+        try:
+            async with contextlib.aclosing(answer.chunks()) as pieces:
+                async for chunks in pieces:
+                    for chunk in chunks:
+                        yield chunk
+        finally:
+            await answer.aclose()
+            if answer.is_whole:
+                log.reply = answer.reply()
+                self._keep(call, ladder, answer, log.reply)
+
+    def _begin(self, request: CallRequest) -> tuple[Call, Ladder]:
+        if self._is_closed:
+            raise ClientClosedError("the client was closed; make a new one")
+        if self._pid != os.getpid():
+            self._begin_anew()
+        ladder = self.ladders.get(request.ladder)
+        if ladder is None:
+            raise InvalidCallError(
+                f"no ladder {request.ladder!r}: give one of {', '.join(self.ladders)}",
+                param="ladder",
+            )
+        call = Call(
+            request,
+            ladder_deadline_s=ladder.config.deadline_s,
+            recorder=self.backends.recorder,
+            surroundings=self.surroundings,
+        )
+        return call, ladder
+
+    async def _answer(self, call: Call, ladder: Ladder) -> Answer:
+        """Return an answer, shared with others who ask the same right now if that is allowed."""
+        request, cached = call.request, ladder.cached
+        if cached is None or not cached.may_share(request):
+            return await ladder.ask(call)
+        version = ladder.models[0].endpoint.version() if ladder.models else None
+        if version is None:
+            return await ladder.ask(call)
+        key = (
+            ladder.config.name,
+            cached.key(request, version),
+            request.is_stream,
+            request.fallback,
+        )
+        return await self._parts().flights.board(
+            key, call, lambda flight: self._climb(flight, call, ladder)
+        )
+
+    async def _climb(self, flight: Flight, call: Call, ladder: Ladder) -> Reply:
+        """Climb *ladder* for everybody on *flight*."""
+        answer = await ladder.ask(call)
+        try:
+            if call.request.is_stream:
+                async with contextlib.aclosing(answer.chunks()) as pieces:
+                    async for chunks in pieces:
+                        flight.publish(chunks)
+        finally:
+            await answer.aclose()
+        reply = answer.reply()
+        self._keep(call, ladder, answer, reply)
+        return reply
+
+    def _keep(self, call: Call, ladder: Ladder, answer: Answer, reply: Reply) -> None:
+        if ladder.cached is not None and isinstance(answer, LiveAnswer):
+            ladder.cached.keep(call, answer, reply)
+
+    def _release(self, held: Claim | Reply | None) -> None:
+        # Beside the call, not in it: a caller who left waits for nothing.
+        if isinstance(held, Claim):
+            self._spawn(held.release())
+
+    def _begin_anew(self) -> None:
+        """Forget, in a forked child, what the parent had under way: it never ends here."""
+        self._pid = os.getpid()
+        self._loops.clear()
+        self.ladders = self._builder.build()
+
+    def _parts(self) -> LoopParts:
+        loop = asyncio.get_running_loop()
+        parts = self._loops.get(loop)
+        if parts is None:
+            parts = self._loops[loop] = LoopParts(transport=self._make_transport())
+        return parts
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        tasks = self._parts().tasks
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def aclose(self) -> None:
+        """Close this loop's connections and the backends; new calls are refused."""
+        self._is_closed = True
+        parts = self._loops.pop(asyncio.get_running_loop(), None)
+        if parts is not None:
+            tasks = list(parts.tasks)
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await parts.transport.aclose()
+        await asyncio.to_thread(self.backends.close)

@@ -1,0 +1,50 @@
+"""Opens a client's parts from a settings file or settings."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from failsoft.config.schema import load_settings
+from failsoft.config.settings import Settings
+from failsoft.fallback.core import Backends, Core
+from failsoft.fallback.discovery import home_folder
+from failsoft.fallback.memory_store import MemoryReplyStore
+from failsoft.fallback.surroundings import Surroundings
+from failsoft.store.store import Store
+
+SettingsSource = str | os.PathLike[str] | Settings
+
+
+def open_core(
+    source: SettingsSource,
+    *,
+    backends: Backends | None,
+    environ: Mapping[str, str] | None,
+    surroundings: Surroundings | None,
+) -> Core:
+    """Return a client's working parts.
+
+    Raises:
+        ConfigError: The settings are wrong, or an API key's variable is not set.
+        StoreError: The store cannot be opened.
+    """
+    settings = source if isinstance(source, Settings) else load_settings(Path(source))
+    env = os.environ if environ is None else environ
+    return Core(
+        settings,
+        backends=backends or _store_backends(settings, env),
+        home=home_folder(env),
+        environ=env,
+        surroundings=surroundings or Surroundings(),
+    )
+
+
+def _store_backends(settings: Settings, environ: Mapping[str, str]) -> Backends:
+    store = Store(settings.store, environ=environ)
+    return Backends(
+        recorder=store.recorder,
+        # Without kept text no ladder has a cached rung, so this one stays empty.
+        replies=store.replies or MemoryReplyStore(),
+        keys=store.idempotency,
+        close=store.close,
+    )
