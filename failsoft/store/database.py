@@ -116,14 +116,14 @@ class Database:
             with closing(driver.execute(f"PRAGMA wal_checkpoint({mode})")) as cursor:
                 return bool(cursor.fetchone()[0] == 0)
 
-    def give_back(self, num_pages: int) -> None:
-        """Return up to *num_pages* free pages of a SQLite file to the disk.
+    def give_back(self, num_pages: int) -> bool:
+        """Return up to *num_pages* free pages of a SQLite file to the disk; True: there are more.
 
         Raises:
             StoreError: The database refused; ``__cause__`` says why.
         """
         if not self.is_sqlite:
-            return
+            return False
         with (
             self._translated(),
             self._gate.entered(),
@@ -133,6 +133,7 @@ class Database:
             driver: Any = connection.connection.driver_connection
             # It frees a page a step, and only a script is stepped to its end.
             driver.executescript(f"PRAGMA incremental_vacuum({num_pages})").close()
+            return bool(driver.execute("PRAGMA freelist_count").fetchone()[0])
 
     def file_bytes(self) -> int | None:
         """Return what a SQLite file and its write-ahead log take; None on PostgreSQL."""

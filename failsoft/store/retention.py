@@ -98,9 +98,17 @@ class Retention:
                 deleted[table.name] += num
         return deleted
 
-    def give_back(self) -> None:
-        """Return free pages and the write-ahead log to the disk (SQLite)."""
-        self._database.give_back(_FREE_PAGES)
+    def give_back(self, *, until: Callable[[], bool] = lambda: False) -> None:
+        """Return free pages and the write-ahead log to the disk (SQLite).
+
+        Args:
+            until: Asked between short transactions; True leaves the rest for another time.
+
+        Raises:
+            StoreError: The database refused.
+        """
+        while self._database.give_back(_FREE_PAGES) and not until():
+            pass
         self._database.checkpoint("TRUNCATE")
 
     def _delete(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:

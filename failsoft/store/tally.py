@@ -65,8 +65,13 @@ class Tally:
                 self._failing_since_s = self._clock()
                 _log.warning("%s; records wait, and are dropped and counted when too many", error)
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last transaction failed."""
+        return self._failing_since_s is not None
+
     def event(self, *, at_ms: int, is_last: bool) -> EventRecord | None:
-        """Return the event that a working database should now hold; None when there is none.
+        """Return what a database that works should now be told; None when there is nothing.
 
         Args:
             at_ms: UTC epoch milliseconds.
@@ -99,6 +104,6 @@ class Tally:
                 num_queued=num_queued,
                 written_total=dict(self._written),
                 dropped_total=dict(self._dropped),
-                is_failing=self._failing_since_s is not None,
+                is_failing=self.is_failing,
                 last_error=self._last_error,
             )

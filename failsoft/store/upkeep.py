@@ -105,7 +105,7 @@ class Upkeep:
         if self._clock() - self._retained_s >= RETENTION_S and self._retain():
             self._retained_s = self._clock()
         if is_quiet:
-            self._retention.give_back()
+            self._retention.give_back(until=self._woken.is_set)
         else:
             self._database.checkpoint("PASSIVE")
 

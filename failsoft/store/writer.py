@@ -148,6 +148,8 @@ class RecordWriter:
             self._thread.join(timeout_s)
         while self._queue:
             self._tally.drop(self._queue.popleft()[0])
+        if self._tally.is_failing:
+            _log.warning("closed on a failing store; dropped: %s", self.stats().dropped_total)
 
     # The writer's thread.
 
@@ -159,8 +161,9 @@ class RecordWriter:
             self._full.clear()
             self._drain()
         self._drain()
-        self._tell(is_last=True)
-        self._drain()
+        if not self._tally.is_failing:
+            self._tell(is_last=True)
+            self._drain()
 
     def _drain(self) -> None:
         """Write batch after batch until the queue is empty."""
