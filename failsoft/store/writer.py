@@ -20,7 +20,7 @@ from failsoft.store.rows import INSERTS, RecordKind
 from failsoft.store.tally import Tally, WriterStats
 
 BATCH_ROWS = 500
-FLUSH_S = 0.15
+FLUSH_S = 0.1
 """Age at which a record is written: the promise is 200 ms, a late thread gets the rest."""
 
 _FIRST_RETRY_S = 0.1

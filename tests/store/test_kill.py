@@ -29,7 +29,7 @@ life = sys.argv[3]
 num = 0
 while True:
     lines = []
-    for _ in range(20):
+    for _ in range(int(sys.argv[4])):
         call_id = f"{life}-{num}"
         store.recorder.record_attempt(AttemptRecord(
             call_id=call_id, attempt=0, rung=0, endpoint="e", outcome=AttemptOutcome.OK,
@@ -44,7 +44,7 @@ while True:
         num += 1
     os.write(log, "".join(lines).encode())
     os.fsync(log)
-    time.sleep(0.002)
+    time.sleep(0.005)
 """
 
 
@@ -55,10 +55,12 @@ class Logged(NamedTuple):
     at_s: float
 
 
-def live_and_die(url: str, log: Path, life: str, *, for_s: float) -> tuple[float, list[Logged]]:
+def live_and_die(
+    url: str, log: Path, life: str, *, burst: int, for_s: float
+) -> tuple[float, list[Logged]]:
     """Run a victim, kill it *for_s* after its first record; return when, and what it logged."""
     victim = subprocess.Popen(
-        [sys.executable, "-c", VICTIM, url, str(log), life],
+        [sys.executable, "-c", VICTIM, url, str(log), life, str(burst)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     while not log.exists() or log.stat().st_size == 0:
@@ -73,15 +75,19 @@ def live_and_die(url: str, log: Path, life: str, *, for_s: float) -> tuple[float
 
 
 def test_a_killed_process_loses_at_most_its_last_250_ms(tmp_path: Path) -> None:
-    """Three lives in one file, each killed at a random moment under a steady load.
+    """Four lives in one file, each killed at a random moment under a steady load.
 
-    Checked against a log that the victim synced itself: every call that was
-    logged 250 ms before the kill is there, with its attempt, and nothing has a gap.
+    One call at a time fills no batch of 500 rows in time, so its age must get it
+    written; bursts of 20 fill batches. Checked against a log that the victim synced
+    itself: every call that was logged 250 ms before the kill is there, with its
+    attempt, and nothing has a gap.
     """
     config = StoreConfig(url=f"sqlite:///{tmp_path}/failsoft.db")
-    for life in ("a", "b", "c"):
+    for life, burst in (("a", 1), ("b", 20), ("c", 1), ("d", 20)):
         log = tmp_path / f"log-{life}"
-        killed_s, logged = live_and_die(config.url, log, life, for_s=random.uniform(0.7, 1.5))
+        killed_s, logged = live_and_die(
+            config.url, log, life, burst=burst, for_s=random.uniform(0.7, 1.5)
+        )
 
         with Store(config) as store:
             with store._database.read() as connection:
@@ -92,7 +98,7 @@ def test_a_killed_process_loses_at_most_its_last_250_ms(tmp_path: Path) -> None:
 
         due = [entry.call_id for entry in logged if entry.at_s < killed_s - LOST_S]
         assert check == "ok"
-        assert len(due) > 100
+        assert len(due) > 10
         assert set(due) <= set(kept)
         assert set(kept) == {f"{life}-{i}" for i in range(len(kept))}
         assert attempts - len(calls) in (0, 1)  # the last call's attempt goes ahead of it
