@@ -4,7 +4,7 @@ May be used from several event loops and in forked children: each loop gets its
 own connections, each process its own breakers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -23,6 +23,7 @@ from failsoft.fallback.request_face import (
 )
 from failsoft.fallback.stream import ReplyStream
 from failsoft.fallback.surroundings import Surroundings
+from failsoft.fallback.transport import HTTPTransport, Transport
 
 
 class AsyncClient:
@@ -35,6 +36,7 @@ class AsyncClient:
         backends: Where records and kept replies go; None opens the settings' store.
         environ: Where API keys and ``FAILSOFT_HOME`` are; None takes the process's.
         surroundings: Clocks, chance and sleep; None takes the real ones.
+        make_transport: Makes what sends the requests of one event loop.
 
     Raises:
         ConfigError: The settings are wrong, or an API key's variable is not set.
@@ -48,9 +50,14 @@ class AsyncClient:
         backends: Backends | None = None,
         environ: Mapping[str, str] | None = None,
         surroundings: Surroundings | None = None,
+        make_transport: Callable[[], Transport] = HTTPTransport,
     ) -> None:
         self._core = open_core(
-            settings, backends=backends, environ=environ, surroundings=surroundings
+            settings,
+            backends=backends,
+            environ=environ,
+            surroundings=surroundings,
+            make_transport=make_transport,
         )
 
     @property

@@ -28,11 +28,13 @@ from failsoft.fallback.ladder import Ladder
 from failsoft.fallback.reply import Reply
 from failsoft.fallback.single_flight import Flight, Flights
 from failsoft.fallback.surroundings import Surroundings
-from failsoft.fallback.transport import HTTPTransport, Transport
+from failsoft.fallback.transport import Transport
 
 MIN_WRITE_S = 0.05
 """What the write of an idempotent reply may take at the deadline."""
 MAX_WRITE_S = 10.0
+CLOSE_S = 1.0
+"""What a closing client gives to the work beside its calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class Core:
         home: Path,
         environ: Mapping[str, str],
         surroundings: Surroundings,
-        make_transport: Callable[[], Transport] = HTTPTransport,
+        make_transport: Callable[[], Transport],
     ) -> None:
         self._pid = os.getpid()
         self.backends = backends
@@ -242,6 +244,8 @@ class Core:
         loop = asyncio.get_running_loop()
         parts = self._loops.get(loop)
         if parts is None:
+            if self._is_closed:
+                raise ClientClosedError("the client was closed; make a new one")
             parts = self._loops[loop] = LoopParts(transport=self._make_transport())
         return parts
 
@@ -256,7 +260,15 @@ class Core:
         self._is_closed = True
         parts = self._loops.pop(asyncio.get_running_loop(), None)
         if parts is not None:
-            tasks = list(parts.tasks)
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _finish(parts.tasks)
             await parts.transport.aclose()
         await asyncio.to_thread(self.backends.close)
+
+
+async def _finish(tasks: set[asyncio.Task[None]]) -> None:
+    """Let work beside the calls end, but not for long."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=CLOSE_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

@@ -1,7 +1,7 @@
 """Opens a client's parts from a settings file or settings."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from failsoft.config.schema import load_settings
@@ -10,6 +10,7 @@ from failsoft.fallback.core import Backends, Core
 from failsoft.fallback.discovery import home_folder
 from failsoft.fallback.memory_store import MemoryReplyStore
 from failsoft.fallback.surroundings import Surroundings
+from failsoft.fallback.transport import Transport
 from failsoft.store.store import Store
 
 SettingsSource = str | os.PathLike[str] | Settings
@@ -21,6 +22,7 @@ def open_core(
     backends: Backends | None,
     environ: Mapping[str, str] | None,
     surroundings: Surroundings | None,
+    make_transport: Callable[[], Transport],
 ) -> Core:
     """Return a client's working parts.
 
@@ -36,6 +38,7 @@ def open_core(
         home=home_folder(env),
         environ=env,
         surroundings=surroundings or Surroundings(),
+        make_transport=make_transport,
     )
 
 

@@ -218,10 +218,7 @@ def _headers(call: Call, target: Target) -> list[tuple[str, str]]:
 
 
 def _payload(call: Call, target: Target) -> bytes:
-    body = {
-        **call.request.body,
-        "model": target.model,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+    body = {**call.request.body, "model": target.model}
+    if not body.get("best_of"):  # the best of several is only known at their end
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
     return json.dumps(body, separators=(",", ":")).encode()

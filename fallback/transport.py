@@ -9,7 +9,7 @@ import ipaddress
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -17,7 +17,7 @@ import httpx2
 
 from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.errors import RungFailedError
-from failsoft.fallback.failure import Failure, bad_reply, cut, transport_failure
+from failsoft.fallback.failure import Action, Failure, bad_reply, cut, transport_failure
 
 KEEPALIVE_S = 4.0
 """Idle connections go before a server's usual 5 s (uvicorn) closes them under a request."""
@@ -181,7 +181,9 @@ def _make_client(*, is_tls: bool, is_local: bool) -> httpx2.AsyncClient:
 def head_failure(exc: httpx2.HTTPError) -> Failure:
     """Translate what kept a reply's head from coming."""
     if isinstance(exc, httpx2.ConnectTimeout):
-        return transport_failure(Outcome.TIMEOUT_CONNECT, "the connect clock ran out")
+        # As with every clock: the time is spent, so the next rung is the better try.
+        failure = transport_failure(Outcome.TIMEOUT_CONNECT, "the connect clock ran out")
+        return replace(failure, action=Action.STEP_DOWN)
     if isinstance(exc, httpx2.ConnectError | httpx2.ProxyError):
         return transport_failure(Outcome.CONNECT_FAILED, "no connection")
     if isinstance(exc, httpx2.RemoteProtocolError) and "without sending" not in str(exc):
