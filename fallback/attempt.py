@@ -23,8 +23,7 @@ from failsoft.fallback.sse import SSEParser
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import HTTPReply, Transport
 
-MAX_HELD_CHUNKS = 64
-MAX_HELD_BYTES = 256 * 1024
+MAX_HELD_CHUNKS, MAX_HELD_BYTES = 64, 256 * 1024
 """Before the first content: an endpoint that says more without saying anything is broken."""
 MAX_ERROR_BYTES = 64 * 1024
 MAX_BODY_BYTES = 32 * 1024**2
@@ -78,12 +77,12 @@ class Attempt:
     @property
     def status(self) -> int | None:
         """HTTP status; None when no reply began."""
-        return self._reply.status if self._reply is not None else None
+        return self._reply.status if self._reply else None
 
     @property
     def connect_s(self) -> float | None:
         """Seconds the connection took; None when an open one was used again."""
-        return self._reply.connect_s if self._reply is not None else None
+        return self._reply.connect_s if self._reply else None
 
     async def send(self, url: str, *, headers: list[tuple[str, str]], content: bytes) -> None:
         """Send the request; return when a reply that can be read has begun.
@@ -152,7 +151,7 @@ class Attempt:
 
     async def _next_piece(self, asked_s: float) -> bytes | None:
         """Return the next bytes; None at the end, or when a finished reply has no end."""
-        assert self._pieces is not None
+        assert self._pieces
         try:
             async with asyncio.timeout(self._left_s(asked_s)):
                 return await anext(self._pieces, None)
@@ -187,22 +186,29 @@ class Attempt:
             if data.startswith(b"[DONE]"):
                 await self._reach_end()
                 break
-            try:
-                chunk = json.loads(data)
-            except ValueError:
-                self._fail(bad_reply("an event that is not JSON"))
-            is_content, failure = self.assembly.add(chunk)
+            is_content, failure, chunk = self._add(data)
             if failure is not None:
-                if self._content_s is None or not chunks:
+                if self.assembly.is_finished:
+                    self._judge()  # the reply is whole, whatever became of its tail
+                elif self._content_s is None or not chunks:
                     self._fail(failure)
-                # The caller has part of this text: hand on what came before the fault first.
-                self._pending = failure
+                else:
+                    # The caller has part of this text: hand on first what came before the fault.
+                    self._pending = failure
                 break
             has_content = has_content or is_content
             chunks.append(chunk)
         if has_content:
             self._mark_content()
         return chunks
+
+    def _add(self, data: bytes) -> tuple[bool, Failure | None, Chunk]:
+        try:
+            chunk = json.loads(data)
+        except ValueError:
+            return False, bad_reply("an event that is not JSON"), {}
+        is_content, failure = self.assembly.add(chunk)
+        return is_content, failure, chunk
 
     def _mark_content(self) -> None:
         self._content_s = self._clock()
@@ -212,7 +218,7 @@ class Attempt:
 
     async def _reach_end(self) -> None:
         """Take the end of the body in, so that the connection can be used again."""
-        assert self._pieces is not None
+        assert self._pieces
         with contextlib.suppress(TimeoutError, RungFailedError):
             async with asyncio.timeout(END_S):
                 while await anext(self._pieces, None) is not None:

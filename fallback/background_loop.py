@@ -41,7 +41,10 @@ class BackgroundLoop:
         """Return the running loop of this process."""
         if self._pid != os.getpid():
             # The parent's thread may have held the lock at the fork, so it is made anew too.
+            inherited = (self._loop, self._thread)
             self.__init__()  # type: ignore[misc]
+            # Never collected: its selector is the parent's too.
+            self._inherited = inherited
         loop = self._loop
         if loop is not None:
             return loop

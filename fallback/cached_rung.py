@@ -88,6 +88,7 @@ class CachedRung:
             raise self._passed(
                 call, Outcome.CACHE_NOT_ALLOWED, "no cached reply for this call here"
             )
+        began_s = call.surroundings.clock()
         versions = self._versions()
         outcome = Outcome.CACHE_MISS
         for version in versions[:1] if self.is_first else versions:
@@ -96,7 +97,7 @@ class CachedRung:
                 continue
             age_s = max(0.0, call.surroundings.wall() - kept.created_at_ms / 1000)
             if age_s <= self._oldest_s:
-                return self._serve(call, kept, age_s)
+                return self._serve(call, kept, age_s, began_s)
             outcome = Outcome.CACHE_EXPIRED
         is_old = outcome is Outcome.CACHE_EXPIRED
         raise self._passed(
@@ -140,7 +141,7 @@ class CachedRung:
         except TimeoutError as exc:
             raise self._passed(call, Outcome.STORE_FAILED, "the store took too long") from exc
 
-    def _serve(self, call: Call, kept: CachedReply, age_s: float) -> KeptAnswer:
+    def _serve(self, call: Call, kept: CachedReply, age_s: float, began_s: float) -> KeptAnswer:
         body: dict[str, Any] = json.loads(kept.reply_json)
         call.record(
             AttemptRecord(
@@ -151,7 +152,7 @@ class CachedRung:
                 outcome=Outcome.OK,
                 started_at_ms=call.surroundings.wall_ms(),
                 was_sent=False,
-                total_s=0.0,
+                total_s=call.surroundings.clock() - began_s,
                 version_digest=kept.version_digest,
             )
         )

@@ -4,6 +4,7 @@ Knows nothing of HTTP. A call belongs to one event loop. Units: monotonic second
 but for stamps that end in ``_at_ms``.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,9 +63,18 @@ class CallRequest:
                 f"an idempotency key of {len(key)} characters: give 1..{MAX_IDEMPOTENCY_KEY_CHARS}",
                 param="idempotency_key",
             )
+        self._check_body()
+
+    def _check_body(self) -> None:
         field = "messages" if self.kind == "chat" else "prompt"
         if not self.body.get(field):
             raise InvalidCallError(f"{field} is missing or empty: give at least one", param=field)
+        if self.kind == "chat" and not _are_messages(self.body["messages"]):
+            raise InvalidCallError("messages must be a list of objects", param="messages")
+        try:
+            json.dumps(self.body, allow_nan=False)
+        except (TypeError, ValueError) as exc:
+            raise InvalidCallError(f"the request is no JSON: {exc}", param="body") from exc
         n = self.body.get("n")
         if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
             raise InvalidCallError(f"n = {n!r}: give an integer of at least 1", param="n")
@@ -79,6 +89,10 @@ class CallRequest:
         prompt = self.body.get("prompt") if self.kind == "completion" else None
         many = isinstance(prompt, list) and bool(prompt) and not isinstance(prompt[0], int)
         return len(prompt) if isinstance(prompt, list) and many else 1
+
+
+def _are_messages(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(message, Mapping) for message in value)
 
 
 class Call:

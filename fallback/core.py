@@ -237,7 +237,8 @@ class Core:
     def _begin_anew(self) -> None:
         """Forget, in a forked child, what the parent had under way: it never ends here."""
         self._pid = os.getpid()
-        self._loops.clear()
+        self._inherited = self._loops  # not to be closed: its sockets are the parent's too
+        self._loops = weakref.WeakKeyDictionary()
         self.ladders = self._builder.build()
 
     def _parts(self) -> LoopParts:

@@ -95,6 +95,8 @@ class Endpoint:
         self.service = Typical()
         self.context_tokens = config.context_tokens
         """Prompt plus output tokens it takes; learnt from it when the settings do not say."""
+        self.unpriced: set[str] = set()
+        """Versions that a warning was given for: once each is enough."""
         self._config = config
         self._health = RollingWindow(window_s=HEALTH_WINDOW_S, num_counts=2, clock=clock)
 

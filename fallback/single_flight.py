@@ -10,10 +10,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
+from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.errors import ClientClosedError, LadderExhaustedError, StreamInterruptedError
 from failsoft.fallback.assembly import Chunk
 from failsoft.fallback.call import Call
-from failsoft.fallback.reply import Reply
+from failsoft.fallback.failure import Action, Failure
+from failsoft.fallback.reply import Delta, Reply
 
 DEADLINE_STATUS = 504
 FlightKey = tuple[object, ...]
@@ -86,6 +88,7 @@ class SharedAnswer:
         self._flight = flight
         self._call = call
         self._has_left = False
+        self._position = 0
 
     @property
     def is_whole(self) -> bool:
@@ -94,12 +97,11 @@ class SharedAnswer:
 
     async def chunks(self) -> AsyncGenerator[list[Chunk]]:
         """Yield every chunk from the first on."""
-        position = 0
         try:
             while True:
-                while position < len(self._flight.chunks):
-                    yield self._flight.chunks[position]
-                    position += 1
+                while self._position < len(self._flight.chunks):
+                    self._position += 1
+                    yield self._flight.chunks[self._position - 1]
                 if self._flight.error is not None:
                     raise self._flight.error
                 if self._flight.reply is not None:
@@ -112,8 +114,16 @@ class SharedAnswer:
             await self.aclose()
 
     def _interrupted(self) -> StreamInterruptedError:
+        """Return the error of a caller whose own deadline ends before the flight does."""
+        delivered = self._flight.chunks[: self._position]
+        texts = [Delta.of(chunk) for chunks in delivered for chunk in chunks]
         return StreamInterruptedError(
-            text="", attempt_id=f"{self._call.call_id}/0", num_tokens=0, cause="the deadline passed"
+            text="".join(texts),
+            attempt_id=f"{self._flight.leader_id}/shared",
+            num_tokens=0,  # the flight's first caller is charged
+            cause=Failure(
+                outcome=Outcome.DEADLINE, action=Action.GIVE_UP, detail="of one of several callers"
+            ),
         )
 
     def reply(self) -> Reply:

@@ -21,9 +21,6 @@ _log = logging.getLogger("failsoft.fallback")
 _NOT_SENT = frozenset({Outcome.CONNECT_FAILED, Outcome.TIMEOUT_CONNECT})
 _SILENT = frozenset({Outcome.TIMEOUT_FIRST_TOKEN, Outcome.DEADLINE})
 
-_unpriced: set[str] = set()
-"""Versions warned about: once each is enough."""
-
 
 class Trial:
     """One attempt as ledger, breaker and endpoint see it.
@@ -140,8 +137,8 @@ class Trial:
 
     def _cost(self) -> float | None:
         version = self._target.version
-        if version.price is None and version.key not in _unpriced:
-            _unpriced.add(version.key)
+        if version.price is None and version.key not in self._endpoint.unpriced:
+            self._endpoint.unpriced.add(version.key)
             _log.warning("endpoint %s has no price: its cost is unknown", self._endpoint.name)
         assembly = self.attempt.assembly
         return cost(

@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -213,6 +214,8 @@ def test_the_client_needs_no_torch() -> None:
         ({"ladder": "other"}, "ladder"),
         ({"n": 0}, "n"),
         ({"n": True}, "n"),
+        ({"temperature": float("nan")}, "body"),
+        ({"stop": {"a", "set"}}, "body"),
     ],
 )
 def test_a_wrong_argument_is_refused_by_name(
@@ -227,11 +230,12 @@ def test_a_wrong_argument_is_refused_by_name(
     assert server_a.hits == 0
 
 
-def test_no_messages_are_refused(server_a: FaultServer) -> None:
-    """There is nothing to ask."""
+@pytest.mark.parametrize("messages", [[], "hello", ["hello"]])
+def test_what_are_no_messages_is_refused(server_a: FaultServer, messages: Any) -> None:
+    """A list of objects, at least one."""
     client = make_client(settings_for(("a", server_a.url)))
     with client, pytest.raises(InvalidCallError):
-        client.chat([])
+        client.chat(messages)
 
 
 def test_sampling_fields_travel_and_the_ladders_own_do_not(server_a: FaultServer) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from failsoft.errors import LadderExhaustedError
+from failsoft.errors import LadderExhaustedError, StreamInterruptedError
 from failsoft.fallback.reply import Reply
 from tests.fallback.fault_server import FaultServer
 from tests.fallback.rig import ASK, Rig, make_rig, settings_for
@@ -176,3 +176,32 @@ def test_a_failure_is_shared_and_not_kept(server_a: FaultServer) -> None:
 
     assert asyncio.run(run()).rung == "a"
     assert server_a.hits == 2
+
+
+def test_a_shared_stream_ends_at_each_callers_own_deadline(server_a: FaultServer) -> None:
+    """The shorter deadline gets a typed error with what was delivered, the other the whole."""
+    server_a.plan(default={"do": "ok", "tokens": 10, "gap_s": 0.05})
+    rig = make(server_a)
+
+    async def read(deadline_s: float) -> tuple[str, BaseException | None]:
+        deltas: list[str] = []
+        try:
+            async for delta in rig.client.stream(ASK, temperature=0, deadline_s=deadline_s):
+                deltas.append(delta)  # noqa: PERF401 - what came before the error is wanted too
+        except StreamInterruptedError as exc:
+            return "".join(deltas), exc
+        return "".join(deltas), None
+
+    async def run() -> tuple[tuple[str, BaseException | None], ...]:
+        async with rig.client:
+            return await asyncio.gather(read(3.0), read(0.25))
+
+    (whole, none), (part, error) = asyncio.run(run())
+
+    assert none is None
+    assert isinstance(error, StreamInterruptedError)
+    assert error.text == part
+    assert whole == "".join(f"A{i} " for i in range(10))
+    assert whole.startswith(part)
+    assert 0 < len(part) < len(whole)
+    assert server_a.hits == 1

@@ -238,3 +238,19 @@ def test_leaving_after_the_last_delta_is_not_leaving_early(server_a: FaultServer
 
     assert rig.recorder.records.calls[0].outcome == "ok"
     assert rig.replies.size().num_replies == 1
+
+
+def test_a_fault_after_the_last_finish_reason_takes_nothing_away(server_a: FaultServer) -> None:
+    """The reply is whole: an error in its tail is not the caller's concern."""
+    text: Fault = {"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}
+    for tail in ({"error": {"message": "x"}}, "{broken"):
+        server_a.plan(default={"do": "events", "events": [text, tail]})
+        rig = make_rig(settings_for(("a", server_a.url)))
+
+        async def run(rig: Rig = rig) -> tuple[str, BaseException | None]:
+            async with rig.client:
+                deltas, error = await read(rig)
+                return "".join(deltas), error
+
+        assert asyncio.run(run()) == ("hi", None)
+        assert rig.recorder.records.calls[0].outcome == "ok"
