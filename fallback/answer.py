@@ -4,7 +4,7 @@ From the first content delta on a live answer is committed: whatever breaks it t
 is the caller's typed error, never another rung's text.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from failsoft.errors import RungFailedError, StreamInterruptedError
@@ -23,8 +23,12 @@ Settle = Callable[[Failure | BaseException | None], Awaitable[None]]
 class Answer(Protocol):
     """What the ladder found."""
 
-    def chunks(self) -> AsyncGenerator[list[Chunk]]:
-        """Yield every chunk in the order it came; raises StreamInterruptedError."""
+    async def next(self) -> list[Chunk] | None:
+        """Return the chunks that come next, maybe none; None at the end.
+
+        Raises:
+            StreamInterruptedError: It broke.
+        """
 
     def reply(self) -> Reply:
         """Return the whole reply; only once it is whole."""
@@ -76,14 +80,16 @@ class LiveAnswer:
         self._is_settled = False
         self._body: dict[str, Any] | None = None
 
-    async def chunks(self) -> AsyncGenerator[list[Chunk]]:
-        """Yield every chunk; see `Answer.chunks`."""
+    async def next(self) -> list[Chunk] | None:
+        """See `Answer.next`."""
+        if self._held:
+            held, self._held = self._held, []
+            return held
+        if self._attempt.is_ended:
+            await self._settle_once(None)
+            return None
         try:
-            yield self._held
-            while not self._attempt.is_ended:
-                chunks = await self._attempt.read()
-                if chunks:
-                    yield chunks
+            return await self._attempt.read()
         except RungFailedError as exc:
             await self._settle_once(cause_of(exc))
             raise StreamInterruptedError(
@@ -92,10 +98,9 @@ class LiveAnswer:
                 num_tokens=self.assembly.num_output_tokens or 0,
                 cause=cause_of(exc),
             ) from exc
-        except BaseException as exc:  # the caller left: GeneratorExit or CancelledError
-            await self._settle_once(None if self.is_whole else exc)
+        except BaseException as exc:  # the caller left
+            await self._settle_once(exc)
             raise
-        await self._settle_once(None)
 
     @property
     def is_whole(self) -> bool:
@@ -115,7 +120,7 @@ class LiveAnswer:
 
     async def aclose(self) -> None:
         """See `Answer.aclose`."""
-        await self._settle_once(GeneratorExit())
+        await self._settle_once(None if self.is_whole else GeneratorExit())
 
     @property
     def assembly(self) -> Assembly:
@@ -155,10 +160,14 @@ class KeptAnswer:
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
+        self._is_read = False
 
-    async def chunks(self) -> AsyncGenerator[list[Chunk]]:
-        """Yield it as chunks."""
-        yield list(chunks_of(self._reply.body))
+    async def next(self) -> list[Chunk] | None:
+        """Return all of it as chunks, once."""
+        if self._is_read:
+            return None
+        self._is_read = True
+        return list(chunks_of(self._reply.body))
 
     def reply(self) -> Reply:
         """Return it."""

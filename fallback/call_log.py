@@ -47,6 +47,10 @@ class CallLog:
         traceback: TracebackType | None,
     ) -> None:
         """Record the call's end."""
+        self.end(exc)
+
+    def end(self, exc: BaseException | None) -> None:
+        """Record the call's end; *exc* is what ended it short of a reply."""
         self._call.recorder.record_call(self._row(exc))
         if self._keeps_text:
             self._record_text()

@@ -5,10 +5,9 @@ transports and one set of breakers. Knows nothing of threads. Units: seconds.
 """
 
 import asyncio
-import contextlib
 import os
 import weakref
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from typing import Any
 from failsoft.call_records import IdempotencyStore, Recorder, ReplyStore
 from failsoft.config.settings import Settings
 from failsoft.errors import ClientClosedError, InvalidCallError
-from failsoft.fallback.answer import Answer, KeptAnswer, LiveAnswer
-from failsoft.fallback.assembly import Chunk
+from failsoft.fallback.answer import Answer, LiveAnswer
 from failsoft.fallback.build import Builder
 from failsoft.fallback.call import Call, CallRequest
 from failsoft.fallback.call_log import CallLog
+from failsoft.fallback.call_stream import CallStream
 from failsoft.fallback.context_learner import ContextLearner
 from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.idempotency import Claim, claim
@@ -32,7 +31,6 @@ from failsoft.fallback.transport import Transport
 
 MIN_WRITE_S = 0.05
 """What the write of an idempotent reply may take at the deadline."""
-MAX_WRITE_S = 10.0
 CLOSE_S = 1.0
 """What a closing client gives to the work beside its calls."""
 
@@ -85,7 +83,7 @@ class Core:
         self._pid = os.getpid()
         self.backends = backends
         self.surroundings = surroundings
-        self._keeps_text = settings.store.keep_text == "all"
+        self.keeps_text = settings.store.keep_text == "all"
         self._make_transport = make_transport
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopParts] = (
             weakref.WeakKeyDictionary()
@@ -99,7 +97,7 @@ class Core:
             replies=backends.replies,
             transport=lambda: self._parts().transport,
             on_answer=lambda endpoint, target: self._learner.on_answer(
-                endpoint, target, transport=self._parts().transport, spawn=self._spawn
+                endpoint, target, transport=self._parts().transport, spawn=self.spawn
             ),
             environ=environ,
             surroundings=surroundings,
@@ -112,69 +110,34 @@ class Core:
         Raises:
             FallbackError: See `failsoft.errors`; every kind says what to do.
         """
-        call, ladder = self._begin(request)
-        with CallLog(call, keeps_text=self._keeps_text) as log:
-            held = await claim(self.backends.keys, call)
+        call, ladder = self.begin(request)
+        with CallLog(call, keeps_text=self.keeps_text) as log:
+            held = await self.claim(call)
             if isinstance(held, Reply):
                 log.reply = held
                 return held
             try:
-                answer = await self._answer(call, ladder)
+                answer = await self.answer(call, ladder)
                 log.reply = answer.reply()
-                self._keep(call, ladder, answer, log.reply)
+                self.keep(call, ladder, answer, log.reply)
             except BaseException:
-                self._release(held)
+                self.release(held)
                 raise
             if held is not None:
                 await held.finish(log.reply, timeout_s=max(MIN_WRITE_S, call.deadline.remaining_s))
             return log.reply
 
-    async def stream(
-        self, request: CallRequest, on_reply: Callable[[Reply], None]
-    ) -> AsyncGenerator[Chunk]:
-        """Yield chunks; *on_reply* gets the whole reply before the last one is over.
+    def stream(self, request: CallRequest) -> CallStream:
+        """Return a call whose reply streams; nothing is asked before its first `next`."""
+        return CallStream(self, request)
+
+    def begin(self, request: CallRequest) -> tuple[Call, Ladder]:
+        """Return a new call and its ladder.
 
         Raises:
-            StreamInterruptedError: It broke after its first content delta.
-            FallbackError: Nothing was yielded; see `ask`.
+            ClientClosedError: The client was closed.
+            InvalidCallError: There is no such ladder.
         """
-        call, ladder = self._begin(request)
-        with CallLog(call, keeps_text=self._keeps_text) as log:
-            held = await claim(self.backends.keys, call)
-            try:
-                async with contextlib.aclosing(self._chunks(call, ladder, held, log)) as chunks:
-                    async for chunk in chunks:
-                        yield chunk
-            finally:
-                # A caller may leave right after the last delta: the reply is whole all the same.
-                if log.reply is None:
-                    self._release(held)
-                else:
-                    on_reply(log.reply)
-                    if isinstance(held, Claim):
-                        self._spawn(held.finish(log.reply, timeout_s=MAX_WRITE_S))
-
-    async def _chunks(
-        self, call: Call, ladder: Ladder, held: Claim | Reply | None, log: CallLog
-    ) -> AsyncGenerator[Chunk]:
-        """Yield the call's chunks and put its reply into *log* once it is whole."""
-        if isinstance(held, Reply):
-            answer: Answer = KeptAnswer(held)
-        else:
-            answer = await self._answer(call, ladder)
-        call.on_content()
-        try:
-            async with contextlib.aclosing(answer.chunks()) as pieces:
-                async for chunks in pieces:
-                    for chunk in chunks:
-                        yield chunk
-        finally:
-            await answer.aclose()
-            if answer.is_whole:
-                log.reply = answer.reply()
-                self._keep(call, ladder, answer, log.reply)
-
-    def _begin(self, request: CallRequest) -> tuple[Call, Ladder]:
         if self._is_closed:
             raise ClientClosedError("the client was closed; make a new one")
         if self._pid != os.getpid():
@@ -193,7 +156,11 @@ class Core:
         )
         return call, ladder
 
-    async def _answer(self, call: Call, ladder: Ladder) -> Answer:
+    async def claim(self, call: Call) -> Claim | Reply | None:
+        """Claim the call's idempotency key; see `failsoft.fallback.idempotency.claim`."""
+        return await claim(self.backends.keys, call)
+
+    async def answer(self, call: Call, ladder: Ladder) -> Answer:
         """Return an answer, shared with others who ask the same right now if that is allowed."""
         request, cached = call.request, ladder.cached
         if cached is None or not cached.may_share(request):
@@ -216,23 +183,24 @@ class Core:
         answer = await ladder.ask(call)
         try:
             if call.request.is_stream:
-                async with contextlib.aclosing(answer.chunks()) as pieces:
-                    async for chunks in pieces:
+                while (chunks := await answer.next()) is not None:
+                    if chunks:
                         flight.publish(chunks)
         finally:
             await answer.aclose()
         reply = answer.reply()
-        self._keep(call, ladder, answer, reply)
+        self.keep(call, ladder, answer, reply)
         return reply
 
-    def _keep(self, call: Call, ladder: Ladder, answer: Answer, reply: Reply) -> None:
+    def keep(self, call: Call, ladder: Ladder, answer: Answer, reply: Reply) -> None:
+        """Hand *reply* to the ladder's cache, if it has one."""
         if ladder.cached is not None and isinstance(answer, LiveAnswer):
             ladder.cached.keep(call, answer, reply)
 
-    def _release(self, held: Claim | Reply | None) -> None:
-        # Beside the call, not in it: a caller who left waits for nothing.
+    def release(self, held: Claim | Reply | None) -> None:
+        """Free an idempotency key, beside the call: a caller who left waits for nothing."""
         if isinstance(held, Claim):
-            self._spawn(held.release())
+            self.spawn(held.release())
 
     def _begin_anew(self) -> None:
         """Forget, in a forked child, what the parent had under way: it never ends here."""
@@ -250,7 +218,8 @@ class Core:
             parts = self._loops[loop] = LoopParts(transport=self._make_transport())
         return parts
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run *work* beside the calls; closing the client waits for it a little."""
         tasks = self._parts().tasks
         task = asyncio.get_running_loop().create_task(work)
         tasks.add(task)

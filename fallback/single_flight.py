@@ -7,7 +7,7 @@ event loop. Units: monotonic seconds.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from failsoft.call_records import AttemptOutcome as Outcome
@@ -95,23 +95,20 @@ class SharedAnswer:
         """See `Answer.is_whole`."""
         return self._flight.reply is not None
 
-    async def chunks(self) -> AsyncGenerator[list[Chunk]]:
-        """Yield every chunk from the first on."""
-        try:
-            while True:
-                while self._position < len(self._flight.chunks):
-                    self._position += 1
-                    yield self._flight.chunks[self._position - 1]
-                if self._flight.error is not None:
-                    raise self._flight.error
-                if self._flight.reply is not None:
-                    return
-                try:
-                    await self._flight.changed(self._call.deadline.remaining_s)
-                except TimeoutError as exc:
-                    raise self._interrupted() from exc
-        finally:
-            await self.aclose()
+    async def next(self) -> list[Chunk] | None:
+        """See `Answer.next`; a late caller gets every chunk from the first on."""
+        flight = self._flight
+        while self._position == len(flight.chunks):
+            if flight.error is not None:
+                raise flight.error
+            if flight.reply is not None:
+                return None
+            try:
+                await flight.changed(max(0.0, self._call.deadline.remaining_s))
+            except TimeoutError as exc:
+                raise self._interrupted() from exc
+        self._position += 1
+        return flight.chunks[self._position - 1]
 
     def _interrupted(self) -> StreamInterruptedError:
         """Return the error of a caller whose own deadline ends before the flight does."""

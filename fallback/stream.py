@@ -1,6 +1,5 @@
 """One streamed reply, as an async caller reads it."""
 
-import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Any, Self
@@ -26,11 +25,7 @@ class ReplyStream:
 
     def __init__(self, core: Core, request: CallRequest, *, with_usage: bool) -> None:
         self._with_usage = with_usage
-        self._reply: Reply | None = None
-        self._chunks: AsyncGenerator[dict[str, Any]] = core.stream(request, self._on_reply)
-
-    def _on_reply(self, reply: Reply) -> None:
-        self._reply = reply
+        self._call = core.stream(request)
 
     @property
     def reply(self) -> Reply:
@@ -39,9 +34,9 @@ class ReplyStream:
         Raises:
             RuntimeError: The stream was not read to its end.
         """
-        if self._reply is None:
+        if self._call.reply is None:
             raise RuntimeError(NO_REPLY_YET)
-        return self._reply
+        return self._call.reply
 
     async def __aiter__(self) -> AsyncIterator[Delta]:
         """Yield the deltas that carry text.
@@ -50,24 +45,29 @@ class ReplyStream:
             StreamInterruptedError: It broke after its first content delta.
             FallbackError: Nothing was yielded, no rung could answer.
         """
-        async with contextlib.aclosing(self.chunks()) as chunks:
-            async for chunk in chunks:
-                delta = Delta.of(chunk)
-                if delta:
-                    yield delta
+        # Written out twice rather than stacked: see `failsoft.fallback.call_stream`.
+        try:
+            while (chunks := await self._call.next()) is not None:
+                for chunk in chunks:
+                    delta = Delta.of(chunk)
+                    if delta:
+                        yield delta
+        finally:
+            await self._call.aclose()  # a ``break`` in the caller's loop ends here
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any]]:
         """Yield OpenAI-shaped chunks as they came; raises as iterating does."""
         try:
-            async for chunk in self._chunks:
-                if chunk["choices"] or self._with_usage:
-                    yield chunk
+            while (chunks := await self._call.next()) is not None:
+                for chunk in chunks:
+                    if chunk["choices"] or self._with_usage:
+                        yield chunk
         finally:
-            await self.aclose()  # a ``break`` in the caller's loop ends here
+            await self._call.aclose()
 
     async def aclose(self) -> None:
         """Leave: whatever still runs for this stream is cancelled."""
-        await self._chunks.aclose()
+        await self._call.aclose()
 
     async def __aenter__(self) -> Self:
         return self
