@@ -13,8 +13,8 @@ from failsoft.store.rows import INSERTS, REPLY_COLUMNS, RecordKind, Row
 _ROW_STATES = ("22", "23", "54")
 """SQLSTATE classes about one row: bad data, a constraint, a program limit (PostgreSQL, app. A)."""
 
-_MAX_CHUNK = 256
-"""Rows in one statement; times 20 columns this stays far below SQLite's 32,766 parameters."""
+_MAX_CHUNK = 64
+"""Rows in one statement: binding them holds the interpreter's lock for about 0.1 ms."""
 
 
 class Prepared(NamedTuple):

@@ -6,7 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from failsoft.call_records import CachedReply, IdempotencyStore, Recorder, ReplyStore
 from failsoft.config.settings import StoreConfig
@@ -16,7 +16,6 @@ from failsoft.store.migrate import ensure_current
 from failsoft.store.reader import StoreReader
 from failsoft.store.replies import SqlReplyStore
 from failsoft.store.retention import Retention
-from failsoft.store.rows import RecordKind
 from failsoft.store.tally import WriterStats
 from failsoft.store.upkeep import Upkeep
 from failsoft.store.writer import RecordWriter
@@ -127,9 +126,8 @@ class Store:
     ) -> None:
         self.close()
 
-    def _settled(self, kind: RecordKind, record: Any) -> None:
-        if kind is RecordKind.REPLY and self._replies is not None:
-            reply: CachedReply = record
+    def _settled(self, reply: CachedReply) -> None:
+        if self._replies is not None:
             self._replies.settled(reply)
 
     def _note_batch(self) -> None:

@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from failsoft.call_records import EventRecord
@@ -47,9 +47,10 @@ class Tally:
         self._failing_since_s: float | None = None
         self._last_error: str | None = None
 
-    def write(self, kind: RecordKind) -> None:
-        """Count a written record."""
-        self._written[kind.value] += 1  # the writer's thread only
+    def write(self, kinds: Iterable[RecordKind]) -> None:
+        """Count written records; the writer's thread only."""
+        for kind, num in Counter(kinds).items():
+            self._written[kind.value] += num
 
     def drop(self, kind: RecordKind, why: str | None = None) -> None:
         """Count a dropped record."""

@@ -27,8 +27,6 @@ _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 5.0
 _log = logging.getLogger(__name__)
 
-Settled = Callable[[RecordKind, Any], None]
-
 
 class RecordWriter:
     """A `failsoft.call_records.Recorder`; its thread starts with the first record.
@@ -38,7 +36,7 @@ class RecordWriter:
         queue_records: Records that wait at most.
         keeps_text: Whether `record_text` keeps anything.
         clock: UTC epoch seconds.
-        on_settled: Called on the writer's thread with every record that was
+        on_settled: Called on the writer's thread with every reply that was
             written, or dropped after it had been queued.
         on_batch: Called on the writer's thread after each transaction.
     """
@@ -50,7 +48,7 @@ class RecordWriter:
         queue_records: int,
         keeps_text: bool,
         clock: Callable[[], float] = time.time,
-        on_settled: Settled = lambda _kind, _record: None,
+        on_settled: Callable[[CachedReply], None] = lambda _reply: None,
         on_batch: Callable[[], None] = lambda: None,
     ) -> None:
         self._batches = BatchWriter(database)
@@ -212,10 +210,11 @@ class RecordWriter:
         for item in unfit:
             self._lose(item.kind, item.record, None)
         lost = {id(item) for item in unfit}
-        for item in batch:
-            if id(item) not in lost:
-                self._tally.write(item.kind)
-                self._on_settled(item.kind, item.record)
+        written = [item for item in batch if id(item) not in lost] if lost else batch
+        self._tally.write(item.kind for item in written)
+        for item in written:
+            if item.kind is RecordKind.REPLY:
+                self._on_settled(item.record)
         if len(unfit) < len(batch):
             self._tell(is_last=False)
 
@@ -236,7 +235,8 @@ class RecordWriter:
     def _lose(self, kind: RecordKind, record: Any, why: str | None) -> None:
         """Count a queued record that will never be written."""
         self._tally.drop(kind, why)
-        self._on_settled(kind, record)
+        if kind is RecordKind.REPLY:
+            self._on_settled(record)
 
     def _tell(self, *, is_last: bool) -> None:
         """Queue an event about what was lost; past the limit, for there is only one at a time."""
