@@ -536,3 +536,45 @@ def test_a_cache_that_cannot_help_says_why(server_a: FaultServer) -> None:
         ask(rig, cache="off")
 
     assert rig.ledger == ["a http_status", "cache cache_not_allowed"]
+
+
+def test_completions_climb_the_same_ladder(server_a: FaultServer, server_b: FaultServer) -> None:
+    """Two prompts, two choices; each needs its end."""
+    server_a.plan(
+        default=sse({"choices": [{"index": 0, "text": "x", "finish_reason": "stop"}]}, "[DONE]")
+    )
+    server_b.plan(
+        default=sse(
+            {"choices": [{"index": 1, "text": "two", "finish_reason": "length"}]},
+            {"choices": [{"index": 0, "text": "one", "finish_reason": "stop"}]},
+            "[DONE]",
+        )
+    )
+    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url)))
+
+    async def run() -> Reply:
+        async with rig.client as client:
+            return await client.complete(["p", "q"], max_tokens=3)
+
+    reply = asyncio.run(run())
+
+    assert rig.ledger == ["a cut", "b ok"]
+    assert [c["text"] for c in reply.body["choices"]] == ["one", "two"]
+    assert (reply.text, reply.message, reply.tool_calls) == ("one", None, [])
+    assert server_b.stats()["requests"][0]["body"]["prompt"] == ["p", "q"]
+
+
+def test_best_of_is_not_streamed(server_a: FaultServer) -> None:
+    """The best of several is only known at their end: endpoints refuse to stream it."""
+    text = '{"choices": [{"index": 0, "text": "hi", "finish_reason": "stop"}]}'
+    server_a.plan(default=whole(text))
+    rig = make_rig(settings_for(("a", server_a.url)))
+
+    async def run() -> Reply:
+        async with rig.client as client:
+            return await client.complete("p", best_of=2)
+
+    assert asyncio.run(run()).text == "hi"
+    body = server_a.stats()["requests"][0]["body"]
+    assert "stream" not in body
+    assert "stream_options" not in body

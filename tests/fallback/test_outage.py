@@ -192,3 +192,24 @@ def test_callers_faults_and_leavers_open_no_breaker(server_a: FaultServer) -> No
             assert (await client.chat(ASK)).rung == "a"
 
     asyncio.run(run())
+
+
+def test_a_long_stream_that_probes_closes_the_breaker_at_its_first_token(
+    server_a: FaultServer, server_b: FaultServer
+) -> None:
+    """A probe needs no end to tell that the endpoint is back."""
+    server_a.plan(default={"do": "status", "status": 503})
+    settings = settings_for(("a", server_a.url), ("b", server_b.url), breaker=QUICK)
+    rig = make_rig(settings)
+
+    async def run() -> str:
+        async with rig.client as client:
+            await load(client, calls=20, per_s=500)
+            await asyncio.sleep(0.5)
+            server_a.plan({"do": "ok", "tokens": 50, "gap_s": 0.05}, default="ok")
+            async with client.stream(ASK) as stream:
+                async for _ in stream:
+                    return (await client.chat(ASK)).rung
+        return "nothing"
+
+    assert asyncio.run(run()) == "a"
