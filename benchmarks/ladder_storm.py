@@ -136,7 +136,7 @@ def prove_storm(*, short: bool) -> Iterator[Line]:
     )
     share = tally.interrupted / num_calls
     yield exactly(
-        f"streams broken after their first delta ({share:.1%}): incomplete rows against typed errors",
+        f"streams broken after their first delta ({share:.1%}): incomplete rows, typed errors",
         rows.incomplete,
         tally.interrupted,
     )
