@@ -130,6 +130,7 @@ class StepLoop:
             try:
                 results.extend(self._runner.run(alone))
             except ForwardError as exc:
+                self.forward_errors_total += 1
                 results.append(exc)
         return results
 
