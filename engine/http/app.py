@@ -1,9 +1,5 @@
 """The ASGI application: routes, and faults in OpenAI's shape whatever raises them."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -30,16 +26,9 @@ _ROUTES = [
 
 
 def build_app(state: ServerState) -> ASGIApp:
-    """Return the application over *state*; its lifespan opens the mailbox on the loop."""
-
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        state.mailbox.open(asyncio.get_running_loop())
-        yield
-
+    """Return the application over *state*; who runs it opens ``state.mailbox`` on its loop."""
     app = Starlette(
         routes=_ROUTES,
-        lifespan=lifespan,
         exception_handlers={
             EngineError: _on_engine_error,
             HTTPException: _on_http_error,
@@ -73,4 +62,6 @@ async def _on_disconnect(_request: Request, _exc: Exception) -> Response:
 async def _on_bug(_request: Request, _exc: Exception) -> Response:
     """Answer for a bug; the traceback goes to the log when it is raised on."""
     message = "internal error; the server's log has the traceback"
-    return Fault(500, message, "internal_error").response()
+    # uvicorn closes the connection after a bug; unsaid, a client would reuse it and fail.
+    headers = {"connection": "close"}
+    return Fault(500, message, "internal_error", headers=headers).response()

@@ -93,8 +93,8 @@ class Guard:
 def _host_name(host: str) -> str:
     """Return a Host header's name: lower case, without port and brackets."""
     if host.startswith("["):
-        name, _, rest = host[1:].partition("]")
-        return name.lower() if not rest or rest.startswith(":") else ""
+        name, bracket, rest = host[1:].partition("]")
+        return name.lower() if bracket and rest[:1] in ("", ":") else ""
     return host.partition(":")[0].lower()
 
 

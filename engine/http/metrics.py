@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from failsoft.engine.engine import Engine
+from failsoft.engine.http.engine_port import EnginePort
 from failsoft.engine.http.errors import fault_of
 from failsoft.engine.request import FinishedEvent
 from failsoft.errors import EngineError
@@ -51,7 +51,7 @@ class ServerMetrics:
         model_name: Value of the label ``model_name``.
     """
 
-    def __init__(self, engine: Engine, model_name: str) -> None:
+    def __init__(self, engine: EnginePort, model_name: str) -> None:
         self._model_name = model_name
         self._registry = CollectorRegistry()
         self._registry.register(_EngineCollector(engine, model_name))
@@ -104,13 +104,15 @@ class ServerMetrics:
 
     def _histogram(self, name: str) -> Histogram:
         per_token = name == "request_time_per_output_token_seconds"
-        return Histogram(
+        histogram = Histogram(
             f"failsoft_{name}",
             _HISTOGRAMS[name],
             ["model_name"],
             buckets=_TOKEN_BUCKETS if per_token else _LATENCY_BUCKETS,
             registry=self._registry,
         )
+        histogram.labels(self._model_name)  # shown as 0 from the first scrape on
+        return histogram
 
     def _counter(self, name: str) -> Counter:
         text, labels = _COUNTERS[name]
@@ -118,7 +120,7 @@ class ServerMetrics:
             f"failsoft_{name}", text, ["model_name", *labels], registry=self._registry
         )
         if not labels:
-            counter.labels(self._model_name)  # shown as 0 from the first scrape on
+            counter.labels(self._model_name)
         return counter
 
 
@@ -138,7 +140,7 @@ def _reason(error: EngineError | None) -> str:
 class _EngineCollector(Collector):
     """Reads the engine's own numbers when Prometheus asks."""
 
-    def __init__(self, engine: Engine, model_name: str) -> None:
+    def __init__(self, engine: EnginePort, model_name: str) -> None:
         self._engine = engine
         self._model_name = model_name
 

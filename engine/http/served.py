@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from failsoft.config.http import HttpConfig
-from failsoft.engine.engine import Engine
+from failsoft.engine.http.engine_port import EnginePort
 from failsoft.engine.http.mailbox import Mailbox
 from failsoft.engine.http.metrics import ServerMetrics
 from failsoft.engine.text.codec import TextCodec
@@ -48,7 +48,7 @@ class ServedModel:
 class ServerState:
     """What the routes share. Touched on the event loop only."""
 
-    engine: Engine
+    engine: EnginePort
     served: ServedModel
     config: HttpConfig
     metrics: ServerMetrics

@@ -24,6 +24,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _FLUSH_S = 1
 """After the drain, how long an answer may take to leave: a caller that reads needs none."""
 
+_CLOSE_S = 5.0
+
 _KEEP_ALIVE_S = 75
 """Longer than clients keep idle connections (httpx 5 s), so that they close first and
 never send a request into a connection that is just being closed."""
@@ -84,7 +86,9 @@ def serve(
     try:
         server.run(sockets=[sock])
     finally:
-        state.engine.close()
+        closing = threading.Thread(target=state.engine.close, daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)  # an engine that hangs must not keep the process
         sock.close()
     return server.exit_code
 
@@ -103,6 +107,7 @@ class EngineServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then tell who waits for it."""
+        self._state.mailbox.open(asyncio.get_running_loop())
         await super().startup(sockets)
         if self.started:
             self._on_ready()
@@ -125,19 +130,29 @@ class EngineServer(uvicorn.Server):
     def stop(self) -> None:
         """Refuse new requests, drain the engine, then exit. Call on the event loop."""
         self._state.is_draining = True
-        loop = asyncio.get_running_loop()
-
-        def drain() -> None:
-            self._state.engine.drain(self._drain_s)
-            with contextlib.suppress(RuntimeError):  # a second signal closed the loop meanwhile
-                loop.call_soon_threadsafe(setattr, self, "should_exit", True)
-
-        threading.Thread(target=drain, name="failsoft-drain", daemon=True).start()
+        self._exit_after(lambda: self._state.engine.drain(self._drain_s))
 
     def stop_now(self) -> None:
-        """Exit without waiting for anything. Call on the event loop."""
+        """Close the engine, which ends its streams in an error event, and exit.
+
+        Call on the event loop. An engine that hangs is left behind.
+        """
+        self._exit_after(self._state.engine.close)
+        asyncio.get_running_loop().call_later(_FLUSH_S, self._exit)
+
+    def _exit_after(self, act: Callable[[], object]) -> None:
+        """Exit once *act*, which blocks, is done on a thread of its own."""
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            act()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: we exited already
+                loop.call_soon_threadsafe(self._exit)
+
+        threading.Thread(target=run, name="failsoft-stop", daemon=True).start()
+
+    def _exit(self) -> None:
         self.should_exit = True
-        self.force_exit = True
 
     def _on_signal(self, number: int) -> None:
         if self._state.is_draining:
@@ -154,7 +169,7 @@ def _uvicorn_config(state: ServerState, config: HttpConfig) -> uvicorn.Config:
         port=config.port,
         http="h11",
         ws="none",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         log_level="warning",
         access_log=False,
