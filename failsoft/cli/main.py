@@ -13,6 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from failsoft import __version__
+from failsoft.cli.chat import chat
+from failsoft.cli.engine import engine_app
+from failsoft.cli.up import up
 from failsoft.errors import ConfigError, FailsoftError
 
 app = typer.Typer(
@@ -21,6 +24,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Keep an LLM feature answering.",
 )
+app.add_typer(engine_app, name="engine")
+app.command("chat")(chat)
+app.command("up")(up)
 
 
 def _print_version(value: bool) -> None:
