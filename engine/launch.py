@@ -15,7 +15,7 @@ from failsoft.engine.http.served import ServedModel, ServerState
 from failsoft.engine.text.codec import TextCodec
 
 if TYPE_CHECKING:
-    from failsoft.engine.models.load import LoadedModel  # type: ignore[import-not-found]
+    from failsoft.engine.models.load import LoadedModel
 
 
 def open_server(
@@ -41,8 +41,8 @@ def open_server(
     """
     from failsoft.engine.engine import Engine
     from failsoft.engine.models.load import load_model
-    from failsoft.engine.models.resolve import resolve_version  # type: ignore[import-not-found]
-    from failsoft.engine.models.store import ModelStore  # type: ignore[import-not-found]
+    from failsoft.engine.models.resolve import resolve_version
+    from failsoft.engine.models.store import ModelStore
 
     store = ModelStore()
     on_phase(f"resolving {name}")
@@ -50,9 +50,8 @@ def open_server(
     on_phase(f"loading {name}")
     loaded = load_model(version, store=store, device="cpu")
     on_phase(f"starting the engine of {name}")
-    engine = Engine(loaded, engine_config)  # type: ignore[misc, call-arg]
-    pool_tokens = engine.stats().num_blocks * engine_config.block_size
-    served = describe(loaded, config=engine_config, pool_tokens=pool_tokens)
+    engine = Engine.from_model(loaded, engine_config)
+    served = describe(loaded, max_model_len=engine.limits.max_model_len)
     return ServerState(
         engine=engine,
         served=served,
@@ -61,16 +60,14 @@ def open_server(
     )
 
 
-def describe(loaded: "LoadedModel", *, config: EngineConfig, pool_tokens: int) -> ServedModel:
+def describe(loaded: "LoadedModel", *, max_model_len: int) -> ServedModel:
     """Return what the HTTP server must know of a loaded version.
 
     Args:
         loaded: The version.
-        config: May hold a shorter length limit than the model's.
-        pool_tokens: What the whole KV pool has room for: no request can be longer.
+        max_model_len: Prompt plus output tokens that the engine takes, its KV pool counted in.
     """
     version = loaded.version
-    limits: list[int] = [loaded.max_model_len, pool_tokens]
     return ServedModel(
         name=version.name,
         version_digest=version.digest,
@@ -80,7 +77,7 @@ def describe(loaded: "LoadedModel", *, config: EngineConfig, pool_tokens: int) -
             chat_template=loaded.chat_template,
             system_prompt=version.system_prompt,
         ),
-        max_model_len=min([*limits, config.max_model_len] if config.max_model_len else limits),
+        max_model_len=max_model_len,
         vocab_size=loaded.vocab_size,
         eos_token_ids=loaded.eos_token_ids,
         stop_strings=loaded.stop_strings,

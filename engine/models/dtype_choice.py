@@ -145,7 +145,7 @@ def computes_bfloat16(device: str) -> bool:
 
     if device.startswith("cuda"):
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001 - no public name
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def time_layer(widths: Widths, dtype: str, rows: int, device: str) -> float:

@@ -16,7 +16,7 @@ from failsoft.engine.request import (
 from failsoft.engine.scheduler import Scheduler
 from failsoft.engine.sequence import RowResult, StepPlan
 from failsoft.engine.step_log import StepLog
-from failsoft.engine.step_loop import StepLoop
+from failsoft.engine.step_loop import Runner, StepLoop
 
 BLOCK_SIZE = 4
 
@@ -162,7 +162,7 @@ class Collector:
 
 def make_loop(
     scheduler: Scheduler,
-    runner: FakeRunner | None = None,
+    runner: Runner | None = None,
     *,
     clock: Callable[[], float] | None = None,
     eos: frozenset[int] = frozenset(),

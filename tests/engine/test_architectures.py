@@ -93,7 +93,7 @@ def test_what_cannot_be_right_is_refused_with_the_reason(model_type: str) -> Non
 
 
 def test_a_rotary_embedding_that_depends_on_the_batch_is_refused() -> None:
-    """longrope picks its frequencies by the longest sequence in the pack."""
+    """A longrope model picks frequencies by the longest sequence in the pack."""
     settings = {
         "max_position_embeddings": 512,
         "rope_parameters": {
@@ -122,5 +122,5 @@ def test_a_model_whose_attention_lies_is_refused_with_the_measured_error() -> No
 
     layer.forward = forgetful
 
-    with pytest.raises(UnsupportedModelError, match="off by .* standard deviations"):
+    with pytest.raises(UnsupportedModelError, match=r"off by .* standard deviations"):
         prepared(model, "forgetful")

@@ -3,9 +3,6 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from failsoft.config.engine import EngineConfig
 from failsoft.engine.launch import describe
 from tests.engine.tiny_tokenizer import TEMPLATE, chat_tokenizer
 
@@ -21,26 +18,14 @@ LOADED: Any = SimpleNamespace(
 )
 
 
-@pytest.mark.parametrize(
-    ("config", "pool_tokens", "expected"),
-    [
-        (EngineConfig(), 100_000, 2048),
-        (EngineConfig(max_model_len=1000), 100_000, 1000),
-        (EngineConfig(max_model_len=5000), 640, 640),
-    ],
-)
-def test_the_shortest_limit_holds(config: EngineConfig, pool_tokens: int, expected: int) -> None:
-    """The model's, the user's and the KV pool's: absent max_tokens must fit all three."""
-    assert describe(LOADED, config=config, pool_tokens=pool_tokens).max_model_len == expected
-
-
 def test_everything_that_shapes_an_answer_is_handed_on() -> None:
     """Stop strings, end tokens, defaults, and the digest that names them."""
-    served = describe(LOADED, config=EngineConfig(), pool_tokens=4096)
+    served = describe(LOADED, max_model_len=640)
 
     assert (served.name, served.version_digest) == ("tiny", "ab" * 32)
     assert served.system_fingerprint == "ab" * 8
     assert served.stop_strings == ("\nUser:",)
     assert served.eos_token_ids == frozenset({2})
     assert served.generation_defaults == {"temperature": 0.2}
+    assert served.max_model_len == 640
     assert served.codec.has_chat_template
