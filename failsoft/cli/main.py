@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from failsoft import __version__
+from failsoft.cli import models
 from failsoft.errors import ConfigError, FailsoftError
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Keep an LLM feature answering.",
 )
+app.add_typer(models.app, name="models")
 
 
 def _print_version(value: bool) -> None:
