@@ -60,7 +60,10 @@ def list_models(as_json: Json = False) -> None:
     if as_json:
         _print_json({"store": str(store.root), "models": [_item_json(item) for item in items]})
         return
-    table = Table("model", "size", "licence", "digest", "converted to", title=str(store.root))
+    table = Table(title=str(store.root))
+    table.add_column("model", no_wrap=True)
+    for heading in ("size", "licence", "digest", "converted to"):
+        table.add_column(heading)
     for item in items:
         table.add_row(
             item.name or "-",
