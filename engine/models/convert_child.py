@@ -18,8 +18,14 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from failsoft.engine.models.convert import REFUSED
-from failsoft.engine.models.gguf_header import read_gguf_header
-from failsoft.engine.models.gguf_repair import check_header, repair_config, repair_tokenizer
+from failsoft.engine.models.gguf_header import read_gguf_header, read_gguf_tokens
+from failsoft.engine.models.gguf_quick import quick_gguf_reader
+from failsoft.engine.models.gguf_repair import (
+    check_header,
+    check_tokens,
+    repair_config,
+    repair_tokenizer,
+)
 from failsoft.errors import UnsupportedModelError
 
 
@@ -31,12 +37,14 @@ def dequantise(source: Path, folder: Path) -> None:
     """
     header = read_gguf_header(source)
     check_header(header, model=source.name)
-    tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-    repair_tokenizer(tokenizer, header, model=source.name)
-    tokenizer.save_pretrained(folder)
-    model, info = AutoModelForCausalLM.from_pretrained(
-        source.parent, gguf_file=source.name, dtype=torch.float32, output_loading_info=True
-    )
+    with quick_gguf_reader():
+        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+        check_tokens(tokenizer, read_gguf_tokens(source), model=source.name)
+        repair_tokenizer(tokenizer, header, model=source.name)
+        tokenizer.save_pretrained(folder)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            source.parent, gguf_file=source.name, dtype=torch.float32, output_loading_info=True
+        )
     lost = {kind: sorted(map(str, keys)) for kind, keys in info.items() if keys}
     if lost:
         raise UnsupportedModelError(

@@ -36,20 +36,24 @@ def fetch_model(
         ModelFileError: Its bytes are not the promised ones; nothing was stored.
         UnsupportedModelError: It holds pickles or foreign code, or is no model.
     """
+    try:
+        return _find_or_fetch(source, store=store, sha256=sha256)
+    except OSError as exc:
+        raise ModelSourceError(
+            f"{source}: cannot store it under {store.root} ({exc}); free space there, or set "
+            "FAILSOFT_HOME to a folder that you may write",
+            source=str(source),
+        ) from exc
+
+
+def _find_or_fetch(source: ModelSource, *, store: ModelStore, sha256: str | None) -> StoredModel:
     if (stored := find_model(source, store=store, sha256=sha256)) is not None:
         return stored
     key = hashlib.sha256(str(source).encode()).hexdigest()[:16]
     with store.lock(f"fetch-{key}"):
         if (stored := find_model(source, store=store, sha256=sha256)) is not None:
             return stored  # the process that held the lock fetched it
-        try:
-            digest = _fetch(source, store=store, sha256=sha256)
-        except OSError as exc:
-            raise ModelSourceError(
-                f"{source}: cannot store it under {store.root} ({exc}); free space there, or set "
-                "FAILSOFT_HOME to a folder that you may write",
-                source=str(source),
-            ) from exc
+        digest = _fetch(source, store=store, sha256=sha256)
     stored = store.model(digest)
     assert stored is not None, "it was published under this digest just now"
     return stored

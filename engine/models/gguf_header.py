@@ -25,6 +25,8 @@ class GgufHeader(NamedTuple):
 
     metadata: dict[str, int | float | bool | str]
     tensor_names: frozenset[str]
+    strings: dict[str, list[str]]
+    """The array of strings that was asked for, by its key."""
 
     @property
     def architecture(self) -> str:
@@ -50,32 +52,51 @@ def read_gguf_header(path: Path) -> GgufHeader:
     Raises:
         UnsupportedModelError: It is no GGUF file, of another version, or broken.
     """
+    return _read_checked(path, keep=None)
+
+
+def read_gguf_tokens(path: Path) -> list[str]:
+    """Return the vocabulary of the GGUF file at *path*, by token id.
+
+    Raises:
+        UnsupportedModelError: It is no whole GGUF file.
+    """
+    wanted = "tokenizer.ggml.tokens"
+    header = _read_checked(path, keep=wanted)
+    return header.strings.get(wanted, [])
+
+
+def _read_checked(path: Path, *, keep: str | None) -> GgufHeader:
     try:
         with path.open("rb") as file:
-            return _read(file)
+            return _read(file, keep)
     except (struct.error, UnicodeDecodeError, KeyError, ValueError) as exc:
         raise UnsupportedModelError(
             model=str(path), reason=f"it is not a whole GGUF file of version 2 or 3 ({exc})"
         ) from exc
 
 
-def _read(file: BinaryIO) -> GgufHeader:
+def _read(file: BinaryIO, keep: str | None) -> GgufHeader:
     if file.read(4) != b"GGUF":
         raise ValueError("it does not start with GGUF")
     version, num_tensors, num_keys = _unpack(file, "<IQQ")
     if version not in (2, 3) or max(num_keys, num_tensors) > _MAX_ENTRIES:
         raise ValueError(f"version {version}, {num_keys} keys, {num_tensors} tensors")
     metadata: dict[str, int | float | bool | str] = {}
+    strings: dict[str, list[str]] = {}
     for _ in range(num_keys):
         key = _read_string(file)
         (kind,) = _unpack(file, "<I")
+        if key == keep and kind == _ARRAY:
+            strings[key] = _read_strings(file)
+            continue
         value = _read_value(file, kind)
         if value is not None:
             metadata[key] = value
     if "general.architecture" not in metadata:
         raise ValueError("it names no architecture")
     names = frozenset(_read_tensor_name(file) for _ in range(num_tensors))
-    return GgufHeader(metadata=metadata, tensor_names=names)
+    return GgufHeader(metadata=metadata, tensor_names=names, strings=strings)
 
 
 def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:
@@ -106,6 +127,13 @@ def _read_tensor_name(file: BinaryIO) -> str:
     (num_dims,) = _unpack(file, "<I")
     file.seek(8 * num_dims + 4 + 8, 1)  # dimensions, type, offset
     return name
+
+
+def _read_strings(file: BinaryIO) -> list[str]:
+    kind, length = _unpack(file, "<IQ")
+    if kind != _STRING:
+        raise ValueError("an array of strings is none")
+    return [_read_string(file) for _ in range(length)]
 
 
 def _skip_array(file: BinaryIO) -> None:

@@ -82,3 +82,21 @@ def repair_tokenizer(tokenizer: Any, header: GgufHeader, *, model: str) -> None:
             reason=f"its GGUF file names the pre-tokenizer {rule!r}, which transformers "
             "does not know; use the model's safetensors",
         )
+
+
+def check_tokens(tokenizer: Any, tokens: list[str], *, model: str) -> None:
+    """Refuse a tokenizer whose ids do not mean the file's tokens.
+
+    Raises:
+        UnsupportedModelError: It names the first id that differs.
+    """
+    found = tokenizer.convert_ids_to_tokens(list(range(len(tokens))))
+    # llama.cpp writes some of sentencepiece's "▁" as the spaces that they stand for.
+    pairs = enumerate(zip(found, tokens, strict=True))
+    wrong = [i for i, (a, b) in pairs if a is None or a.replace("▁", " ") != b.replace("▁", " ")]
+    if wrong:
+        raise UnsupportedModelError(
+            model=model,
+            reason=f"its tokenizer is read wrong: token {wrong[0]} is {tokens[wrong[0]]!r} in the "
+            f"file and {found[wrong[0]]!r} once loaded, {len(wrong)} differ",
+        )

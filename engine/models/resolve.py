@@ -120,7 +120,7 @@ def build_version(
         stop_strings=() if template is None else template.stop_strings,
         generation_defaults=_defaults(plan.name, stored),
         system_prompt=settings.system_prompt,
-        dtype=_dtype(plan, stored, dtype=dtype, store=store, device=device),
+        dtype=resolve_dtype(dtype or settings.dtype, stored, store=store, device=device),
         engine_options=sorted_items(settings.engine),
         price=None if price is None else TokenPrice(**price.model_dump()),
     )
@@ -136,14 +136,18 @@ def _source(name: str, settings: VersionSettings, base: Path) -> ModelSource:
         ) from exc
 
 
-def _dtype(
-    plan: VersionPlan, stored: StoredModel, *, dtype: str | None, store: ModelStore, device: str
+def resolve_dtype(
+    dtype: str, stored: StoredModel, *, store: ModelStore, device: str = "cpu"
 ) -> str:
-    asked = dtype or plan.settings.dtype
-    if asked not in DTYPES:
-        raise ConfigError(key="dtype", value=asked, allowed="one of " + ", ".join(DTYPES))
-    if asked != "auto":
-        return asked
+    """Return *dtype*, or what it stands for when it is ``auto``.
+
+    Raises:
+        ConfigError: It is none of auto, float32 and bfloat16.
+    """
+    if dtype not in DTYPES:
+        raise ConfigError(key="dtype", value=dtype, allowed="one of " + ", ".join(DTYPES))
+    if dtype != "auto":
+        return dtype
     return choose_dtype(stored, store=store, device=device).dtype
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from failsoft import __version__
+from failsoft.cli import models
 from failsoft.cli.chat import chat
 from failsoft.cli.engine import engine_app
 from failsoft.cli.up import up
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.add_typer(engine_app, name="engine")
 app.command("chat")(chat)
 app.command("up")(up)
+app.add_typer(models.app, name="models")
 
 
 def _print_version(value: bool) -> None:

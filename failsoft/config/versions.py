@@ -4,10 +4,9 @@ Knows nothing of stores and models; a source's form is checked where it is parse
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from failsoft.config.engine import EngineConfig
 from failsoft.errors import ConfigError
@@ -42,7 +41,7 @@ class VersionSettings(BaseModel):
     system_prompt: str | None = None
     """What chats without a system message of their own begin with."""
     price: PriceSettings | None = None
-    engine: dict[str, int | float | bool] = Field(default_factory=dict)
+    engine: dict[str, Any] = Field(default_factory=dict)
     """Fields of ``EngineConfig``, but for dtype."""
 
 
@@ -65,35 +64,52 @@ def _parse_version(name: str, table: object) -> VersionSettings:
     try:
         settings = VersionSettings.model_validate(table)
     except ValidationError as exc:
-        raise _config_error(key, exc) from exc
+        raise _config_error(key, table, exc) from exc
     _check_engine_options(f"{key}.engine", settings.engine)
     return settings
 
 
-def _check_engine_options(key: str, options: Mapping[str, int | float | bool]) -> None:
-    allowed = sorted({field.name for field in fields(EngineConfig)} - _NOT_OPTIONS)
+def _check_engine_options(key: str, options: Mapping[str, Any]) -> None:
+    kinds = get_type_hints(EngineConfig)
+    allowed = sorted(kinds.keys() - _NOT_OPTIONS)
     for name, value in options.items():
         if name not in allowed:
             raise ConfigError(
                 key=f"{key}.{name}", value=value, allowed=f"no such key, only {', '.join(allowed)}"
             )
+        try:
+            TypeAdapter(kinds[name]).validate_python(value, strict=True)
+        except ValidationError as exc:
+            raise ConfigError(
+                key=f"{key}.{name}", value=value, allowed=exc.errors()[0]["msg"]
+            ) from exc
     try:
-        EngineConfig(**options)  # type: ignore[arg-type] # its own checks name what is wrong
+        EngineConfig(**options)
     except ConfigError as exc:
         raise ConfigError(key=f"{key}.{exc.key}", value=exc.value, allowed=exc.allowed) from exc
 
 
-def _config_error(key: str, error: ValidationError) -> ConfigError:
+def _config_error(key: str, table: Mapping[str, Any], error: ValidationError) -> ConfigError:
     first = error.errors(include_url=False)[0]
-    # pydantic adds names of union members to the place; only keys and indexes are the user's.
-    place = [part for part in first["loc"] if isinstance(part, int) or part.isidentifier()]
+    place = _place_in(table, first["loc"])
     dotted = ".".join([key, *map(str, place)])
     if first["type"] == "extra_forbidden":
-        known = sorted(VersionSettings.model_fields)
-        known = sorted(PriceSettings.model_fields) if "price" in place[:1] else known
-        return ConfigError(
-            key=dotted, value=first["input"], allowed=f"no such key, only {', '.join(known)}"
-        )
+        known = PriceSettings if place[0] == "price" else VersionSettings
+        names = ", ".join(sorted(known.model_fields))
+        return ConfigError(key=dotted, value=first["input"], allowed=f"no such key, only {names}")
     if first["type"] == "missing":
-        return ConfigError(key=dotted, value=None, allowed="it must be set")
+        missing = f"{dotted}.{first['loc'][-1]}"
+        return ConfigError(key=missing, value=None, allowed="it must be set")
     return ConfigError(key=dotted, value=first["input"], allowed=first["msg"])
+
+
+def _place_in(table: Any, location: tuple[int | str, ...]) -> list[int | str]:
+    # pydantic adds union members to the place; only what the table really holds is the user's.
+    place: list[int | str] = []
+    for part in location:
+        is_index = isinstance(table, list) and isinstance(part, int)
+        if not is_index and not (isinstance(table, dict) and part in table):
+            break
+        place.append(part)
+        table = table[part]
+    return place
