@@ -10,7 +10,8 @@ FailsoftError
 │  │  ├─ ModelFileError(path, expected, actual)   the bytes are not the promised ones
 │  │  └─ UnsupportedModelError(model, reason)     cannot be served right, so not served
 │  ├─ InvalidRequestError(param, code)            the caller's fault, HTTP 400
-│  │  └─ RequestTooLongError(num_tokens, limit)
+│  │  ├─ RequestTooLongError(num_tokens, limit)
+│  │  └─ UnknownModelError(model, served)         HTTP 404
 │  ├─ QueueFullError(num_waiting, limit)          HTTP 503, another engine may have room
 │  ├─ EngineStoppedError                          HTTP 503, draining or closed
 │  ├─ DeadlineExceededError(late_s)               HTTP 504, must not be retried
@@ -142,6 +143,24 @@ class RequestTooLongError(InvalidRequestError):
         )
         self.num_tokens = num_tokens
         self.limit = limit
+
+
+class UnknownModelError(InvalidRequestError):
+    """The request names a model that is not served here (HTTP 404).
+
+    Attributes:
+        model: What was asked for.
+        served: What is served.
+    """
+
+    def __init__(self, *, model: str, served: str) -> None:
+        super().__init__(
+            f"no model {model!r} here; this engine serves {served!r}",
+            param="model",
+            code="model_not_found",
+        )
+        self.model = model
+        self.served = served
 
 
 class QueueFullError(EngineError):

@@ -24,6 +24,16 @@ class FinishReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPrice:
+    """What a version's tokens cost, in one currency unit of the user's choice."""
+
+    input_per_mtok: float
+    """For a million prompt tokens, at least 0."""
+    output_per_mtok: float
+    """For a million sampled tokens, at least 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestTiming:
     """Monotonic stamps of one request, in seconds; None where it never got that far.
 

@@ -13,8 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from failsoft import __version__
+from failsoft.cli import models
+from failsoft.cli.chat import chat
 from failsoft.cli.config import config_app
 from failsoft.cli.db import db_app
+from failsoft.cli.engine import engine_app
+from failsoft.cli.up import up
 from failsoft.errors import ConfigError, FailsoftError
 
 app = typer.Typer(
@@ -25,6 +29,10 @@ app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
+app.add_typer(engine_app, name="engine")
+app.command("chat")(chat)
+app.command("up")(up)
+app.add_typer(models.app, name="models")
 
 
 def _print_version(value: bool) -> None:

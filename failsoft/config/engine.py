@@ -33,8 +33,9 @@ class EngineConfig:
     block_size: int = 16
     """Tokens in one KV block."""
     num_kv_blocks: int | None = None
-    """KV blocks in the pool; None sizes it from *kv_memory_bytes*."""
-    kv_memory_bytes: int = 384 * 1024**2
+    """KV blocks in the pool; None takes room for the longest request, or for 512 tokens of
+    each running one where that is more, within *kv_memory_bytes*."""
+    kv_memory_bytes: int = 1024**3
     """Memory the KV pool may take when *num_kv_blocks* is None."""
     prefix_cache: bool = True
     aging_s: float = 10.0

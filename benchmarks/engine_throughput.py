@@ -1,0 +1,80 @@
+"""Continuous batching against padded ``generate``, and the prefix cache against none.
+
+``generate`` gets batches of 16 in order of arrival, padded on the left to the longest
+prompt, and runs until the batch's longest output is done: what a service without
+per-step scheduling would do. Only the tokens that were asked for count, on both sides.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from benchmarks.engine_session import load, open_engine, run_batch
+from benchmarks.proof import Line
+from benchmarks.workload import Item, Workload, load_workload
+from failsoft.config.engine import EngineConfig
+
+_BATCH = 16
+
+
+def padded_generate_s(model: Any, items: tuple[Item, ...]) -> float:
+    """Return the seconds that padded batches of 16 take for *items*."""
+    started_s = time.monotonic()
+    for first in range(0, len(items), _BATCH):
+        batch = items[first : first + _BATCH]
+        width = max(len(item.prompt_ids) for item in batch)
+        padded = [[0] * (width - len(item.prompt_ids)) + [*item.prompt_ids] for item in batch]
+        mask = [[0] * (width - len(item.prompt_ids)) + [1] * len(item.prompt_ids) for item in batch]
+        with torch.inference_mode():
+            model.generate(
+                input_ids=torch.tensor(padded),
+                attention_mask=torch.tensor(mask),
+                max_new_tokens=max(item.output_len for item in batch),
+                do_sample=False,
+                eos_token_id=None,
+                pad_token_id=0,
+            )
+    return time.monotonic() - started_s
+
+
+def engine_s(workload: Workload, *, dtype: str, prefix_cache: bool) -> float:
+    """Return the seconds that the engine takes for *workload*, from a cold cache."""
+    config = EngineConfig(max_running=workload.max_running, prefix_cache=prefix_cache)
+    with open_engine(workload.model, dtype=dtype, config=config) as engine:
+        # First-use costs of the kernels are not the schedule's.
+        run_batch(engine, [Item(prompt_ids=(1, 2, 3), output_len=4)], tag="warm-up")
+        batch = run_batch(engine, workload.items)
+        assert not any(batch.errors), batch.errors
+        return batch.wall_s
+
+
+def measure_ragged(*, is_short: bool) -> Iterator[Line]:
+    """Yield the throughput ratio to ``generate`` in bfloat16, and in its better dtype."""
+    workload = load_workload("ragged").first(16 if is_short else 64)
+    ours = engine_s(workload, dtype="bfloat16", prefix_cache=True)
+    rate = workload.num_output_tokens / ours
+    for dtype in ("bfloat16", "float32"):
+        theirs = padded_generate_s(load(workload.model, dtype).model, workload.items)
+        yield Line(
+            must_hold=f"{workload.name} in bfloat16, 16 running: at least 2x padded generate "
+            f"in {dtype}",
+            figure=f"{theirs / ours:.2f}x ({rate:.0f} against "
+            f"{workload.num_output_tokens / theirs:.0f} tokens/s)",
+            has_passed=theirs / ours >= 2,
+        )
+
+
+def measure_shared_prefix(*, is_short: bool) -> Iterator[Line]:
+    """Yield what the prefix cache saves where prompts begin alike."""
+    workload = load_workload("shared_prefix")
+    if is_short:
+        workload = workload.first(24)
+    without = engine_s(workload, dtype="bfloat16", prefix_cache=False)
+    cached = engine_s(workload, dtype="bfloat16", prefix_cache=True)
+    yield Line(
+        must_hold=f"{workload.name} in bfloat16: at least 2.5x faster with the prefix cache",
+        figure=f"{without / cached:.2f}x ({without:.1f} s without, {cached:.1f} s with)",
+        has_passed=without / cached >= 2.5,
+    )

@@ -1,0 +1,88 @@
+"""``make proof-engine``: every line the engine must hold, measured here and now.
+
+``--short`` is what CI repeats on every change: fewer prompts and requests, no fresh
+clone. Both use real weights.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+from benchmarks.proof import Line, Measurement, finish, run_proof
+
+# Before torch is imported: threads that wait by spinning are slowed many times over by
+# whatever else uses the CPU. The server sets the same.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def measure_architectures() -> Iterator[Line]:
+    """Yield the outcome of the architecture tests, which build tiny random models."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/engine/test_architectures.py", "-q"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    yield Line(
+        must_hold="at least 12 tiny random architectures equal generate, unfit ones are refused",
+        figure=ran.stdout.strip().splitlines()[-1],
+        has_passed=ran.returncode == 0,
+    )
+
+
+def measure_bad_input() -> Iterator[Line]:
+    """Yield the outcome of bad bodies against a running server."""
+    from benchmarks import engine_http
+
+    with engine_http.running_server() as server:
+        yield from engine_http.measure_bad_input(server)
+
+
+def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
+    """Return what to measure, in order."""
+    from benchmarks import (
+        engine_exactness,
+        engine_faults,
+        engine_memory,
+        engine_start,
+        engine_throughput,
+    )
+
+    start = engine_start.measure_warm_start if is_short else engine_start.measure_fresh_clone
+    exact = [
+        (f"Exact output: {model}", partial(engine_exactness.measure, model, is_short=is_short))
+        for model in ("smollm2-135m-instruct", "gemma-3-270m")
+    ]
+    return [
+        ("From a command to an answer", start),
+        *exact,
+        ("Exact output: other architectures", measure_architectures),
+        ("Throughput", partial(engine_throughput.measure_ragged, is_short=is_short)),
+        ("Prefix cache", partial(engine_throughput.measure_shared_prefix, is_short=is_short)),
+        ("Memory", partial(engine_memory.measure, is_short=is_short)),
+        ("Faults in a forward", engine_faults.measure_forward),
+        ("Faults of the model store", partial(engine_faults.measure_store, is_short=is_short)),
+        ("Bad input", measure_bad_input),
+    ]
+
+
+def main() -> None:
+    """Run the proof."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="what CI repeats")
+    parser.add_argument("--only", help="measure only headings that contain this")
+    options = parser.parse_args()
+    chosen = [
+        (name, measure)
+        for name, measure in measurements(is_short=options.short)
+        if not options.only or options.only.lower() in name.lower()
+    ]
+    title = "The engine, in short" if options.short else "The engine"
+    finish(run_proof(title, chosen))
+
+
+if __name__ == "__main__":
+    main()

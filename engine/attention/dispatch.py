@@ -1,0 +1,102 @@
+"""The attention function that transformers calls, and the step it belongs to.
+
+The step travels through a module-level variable, not through model arguments:
+some models (stablelm, nemotron) do not hand keyword arguments down to their
+attention. One thread runs forwards, so one variable is enough; entering it twice
+is an error.
+
+No mask function is registered under our name, so transformers builds no mask.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from transformers import AttentionInterface
+
+from failsoft.engine.attention.inputs import AttentionInputs
+from failsoft.engine.attention.kv_pool import KVPool
+from failsoft.engine.attention.site import AttentionSite
+
+IMPLEMENTATION = "failsoft"
+"""Name under which transformers finds the function."""
+
+
+class Backend(Protocol):
+    """Attends one site's packed queries; see ``reference`` for shapes."""
+
+    name: str
+
+    def attend(
+        self,
+        site: AttentionSite,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        pool: KVPool,
+        inputs: AttentionInputs,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Return ``(num_tokens, num_query_heads, value_dim)``."""
+
+
+class Step(NamedTuple):
+    """What the attention calls of one forward share."""
+
+    sites: tuple[AttentionSite, ...]
+    pool: KVPool
+    inputs: AttentionInputs
+    backend: Backend
+
+
+_current: Step | None = None
+
+
+@contextmanager
+def step(value: Step) -> Iterator[None]:
+    """Make *value* what attention calls see until the block ends."""
+    global _current
+    assert _current is None, "a forward is under way already"
+    _current = value
+    try:
+        yield
+    finally:
+        _current = None
+
+
+def paged_attention(
+    module: torch.nn.Module,  # noqa: ARG001 transformers passes it
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,  # noqa: ARG001 always None under our name
+    s_aux: torch.Tensor | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Store this call's keys and values, then attend; the signature is transformers'.
+
+    Scaling, window and softcap come from the traced site, not from the arguments.
+
+    Args:
+        module: The attention layer; unused.
+        query: ``(1, num_query_heads, num_tokens, key_dim)``, rotary applied.
+        key: ``(1, num_kv_heads, num_tokens, key_dim)``.
+        value: ``(1, num_kv_heads, num_tokens, value_dim)``.
+        attention_mask: Always None under our name.
+        s_aux: ``(num_query_heads,)`` sink logits of models that have them.
+
+    Returns:
+        ``(1, num_tokens, num_query_heads, value_dim)`` and no weights.
+    """
+    assert _current is not None, "attention was called outside a step"
+    sites, pool, inputs, backend = _current
+    site = sites[inputs.next_site]
+    inputs.next_site += 1
+    pool.write(site.index, inputs.slots, key[0], value[0])
+    out = backend.attend(site, query[0], key[0], value[0], pool=pool, inputs=inputs, sinks=s_aux)
+    return out[None], None
+
+
+AttentionInterface.register(IMPLEMENTATION, paged_attention)

@@ -1,0 +1,84 @@
+"""From rows of tokens to the tensors of one forward; knows no request and no policy."""
+
+from dataclasses import dataclass
+
+import torch
+
+from failsoft.engine.attention.inputs import AttentionInputs, RowSpan
+from failsoft.engine.sequence import StepPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackRow:
+    """Consecutive tokens of one sequence that go into a forward."""
+
+    token_ids: list[int]
+    start: int
+    """Position of the first of them."""
+    blocks: tuple[int, ...]
+    """The sequence's block table, long enough for the last of them."""
+    wants_logits: bool
+    """Whether the logits after its last token are needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepInputs:
+    """Tensors of one forward over ``num_tokens`` packed tokens.
+
+    ``input_ids`` and ``position_ids``: ``(1, num_tokens)``.
+    ``logits_rows``: ``(num_wanted,)`` packed tokens whose logits are needed.
+    """
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    logits_rows: torch.Tensor
+    attention: AttentionInputs
+
+
+def rows_of(plan: StepPlan) -> list[PackRow]:
+    """Return the plan's rows as plain tokens and blocks."""
+    return [
+        PackRow(
+            token_ids=row.sequence.tokens[row.start : row.start + row.num_tokens],
+            start=row.start,
+            blocks=tuple(row.sequence.blocks),
+            wants_logits=row.is_sampling,
+        )
+        for row in plan.rows
+    ]
+
+
+def pack(rows: list[PackRow], *, block_size: int, device: torch.device) -> StepInputs:
+    """Lay *rows* one behind the other."""
+    token_ids: list[int] = []
+    positions: list[int] = []
+    slots: list[int] = []
+    wanted: list[int] = []
+    spans: list[RowSpan] = []
+    for row in rows:
+        num_tokens = len(row.token_ids)
+        until = row.start + num_tokens
+        num_blocks = -(-until // block_size)
+        span = RowSpan(
+            pack_start=len(token_ids),
+            num_tokens=num_tokens,
+            context_len=until,
+            blocks=row.blocks[:num_blocks],
+        )
+        spans.append(span)
+        token_ids.extend(row.token_ids)
+        positions.extend(range(row.start, until))
+        slots.extend(
+            row.blocks[position // block_size] * block_size + position % block_size
+            for position in range(row.start, until)
+        )
+        if row.wants_logits:
+            wanted.append(len(token_ids) - 1)
+    return StepInputs(
+        input_ids=torch.tensor([token_ids], device=device),
+        position_ids=torch.tensor([positions], device=device),
+        logits_rows=torch.tensor(wanted, dtype=torch.long, device=device),
+        attention=AttentionInputs(
+            slots=torch.tensor(slots, device=device), rows=tuple(spans), block_size=block_size
+        ),
+    )

@@ -1,0 +1,137 @@
+"""What both completion routes do: admit a request, then stream it or collect it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from failsoft.engine.http.body import read_json
+from failsoft.engine.http.disconnect import cancel_when_gone
+from failsoft.engine.http.generation import Delta, Generation
+from failsoft.engine.http.params import Arrival, read_arrival
+from failsoft.engine.http.schemas import GenerationBody
+from failsoft.engine.http.served import ServedModel, ServerState
+from failsoft.engine.http.sse import ChoiceShape, EventStream, StreamUsage
+from failsoft.engine.http.usage import Usage
+from failsoft.errors import EngineError, EngineStoppedError
+
+MAX_INLINE_CHARS = 4000
+"""Text up to this long is tokenised on the loop (well under a millisecond); longer
+text goes to a thread, so that open streams do not wait for it."""
+
+
+class Ask(NamedTuple):
+    """An admitted request: its generation runs."""
+
+    answer_id: str
+    created: int
+    body: GenerationBody
+    generation: Generation
+
+
+Prepare = Callable[[dict[str, Any], ServerState, str, Arrival], tuple[GenerationBody, Generation]]
+"""(body, state, answer id, arrival) to a checked body and its generation, not started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectedChoice:
+    """One finished choice."""
+
+    index: int
+    text: str
+    finish_reason: str
+
+
+async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
+    """Read, check, tokenise and submit a request, before the first byte of its answer.
+
+    Raises:
+        EngineError: The request is refused; it was counted and nothing of it runs.
+    """
+    state: ServerState = request.app.state.server
+    arrival_s = time.monotonic()
+    answer_id = f"{id_prefix}-{uuid4().hex}"
+    try:
+        if state.is_draining:
+            raise EngineStoppedError("the engine drains and takes no more requests; ask another")
+        arrival = read_arrival(request.headers, arrival_s)
+        raw = await read_json(request, max_bytes=state.config.max_body_bytes)
+        if _num_chars(raw) > MAX_INLINE_CHARS:
+            body, generation = await asyncio.to_thread(prepare, raw, state, answer_id, arrival)
+        else:
+            body, generation = prepare(raw, state, answer_id, arrival)
+        generation.start()
+    except EngineError as exc:
+        state.metrics.count_rejected(exc)
+        raise
+    return Ask(answer_id, int(time.time()), body, generation)
+
+
+def stream(ask: Ask, served: ServedModel, kind: str, shape: ChoiceShape) -> EventStream:
+    """Return the streaming answer to *ask*."""
+    options = ask.body.stream_options
+    usage = StreamUsage(
+        Usage(ask.generation),
+        is_last=bool(options and options.include_usage),
+        is_each=bool(options and options.continuous_usage_stats),
+    )
+    return EventStream(ask.generation, head=head_of(ask, served, kind), shape=shape, usage=usage)
+
+
+async def collect(
+    request: Request,
+    ask: Ask,
+    kind: str,
+    write_choice: Callable[[CollectedChoice], dict[str, Any]],
+) -> Response:
+    """Return the whole answer to *ask*; an empty response nobody reads if its caller left.
+
+    Raises:
+        EngineError: The engine failed a choice.
+    """
+    usage = Usage(ask.generation)
+    texts: dict[int, str] = {}
+    ends: dict[int, str] = {}
+    async with cancel_when_gone(request.receive, ask.generation):
+        async for updates in ask.generation.updates():
+            for update in updates:
+                usage.count(update)
+                if isinstance(update, Delta):
+                    texts[update.index] = texts.get(update.index, "") + update.text
+                else:
+                    ends[update.index] = update.finish_reason
+        if ask.generation.is_cancelled:
+            return Response(status_code=499)
+    choices = [
+        CollectedChoice(index=index, text=texts.get(index, ""), finish_reason=reason)
+        for index, reason in sorted(ends.items())
+    ]
+    state: ServerState = request.app.state.server
+    return JSONResponse(
+        {
+            **head_of(ask, state.served, kind),
+            "choices": [write_choice(choice) for choice in choices],
+            "usage": usage.as_dict(),
+        }
+    )
+
+
+def head_of(ask: Ask, served: ServedModel, kind: str) -> dict[str, Any]:
+    """Return the fields that every answer and chunk begins with."""
+    return {
+        "id": ask.answer_id,
+        "object": kind,
+        "created": ask.created,
+        "model": served.name,
+        "system_fingerprint": served.system_fingerprint,
+    }
+
+
+def _num_chars(body: dict[str, Any]) -> int:
+    """Return roughly how much text there is to tokenise."""
+    return len(repr(body.get("messages") or body.get("prompt") or ""))

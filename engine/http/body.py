@@ -1,0 +1,79 @@
+"""Read one request's JSON body: bounded, valid, and refused with a reason otherwise."""
+
+import json
+from typing import Any, NoReturn
+
+from starlette.requests import Request
+
+from failsoft.errors import InvalidRequestError
+
+
+async def read_json(request: Request, *, max_bytes: int) -> dict[str, Any]:
+    """Return the body as a JSON object.
+
+    Raises:
+        InvalidRequestError: It is longer than *max_bytes* (code ``request_too_large``),
+            not UTF-8, not JSON (``NaN`` is not), nested too deep, or not an object.
+        starlette.requests.ClientDisconnect: The client left while sending it.
+    """
+    return parse_json(await _read_bytes(request, max_bytes))
+
+
+def parse_json(raw: bytes) -> dict[str, Any]:
+    """Return *raw* as a JSON object whose strings are all valid Unicode.
+
+    Raises:
+        InvalidRequestError: See `read_json`.
+    """
+    try:
+        body = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        if b"\\ud" in raw.lower():  # json.loads lets half a surrogate pair through
+            json.dumps(body, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as exc:
+        raise InvalidRequestError(
+            f"the body is not valid JSON in UTF-8: {_explain(exc)}", param=None, code="invalid_json"
+        ) from exc
+    if not isinstance(body, dict):
+        raise InvalidRequestError(
+            f"the body must be a JSON object, got {type(body).__name__}",
+            param=None,
+            code="invalid_json",
+        )
+    return body
+
+
+async def _read_bytes(request: Request, max_bytes: int) -> bytes:
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > max_bytes:
+        raise _too_large(max_bytes)
+    chunks = bytearray()
+    async for chunk in request.stream():
+        chunks += chunk
+        if len(chunks) > max_bytes:
+            raise _too_large(max_bytes)
+    return bytes(chunks)
+
+
+def _too_large(max_bytes: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"the body is larger than {max_bytes} bytes; send a shorter prompt",
+        param=None,
+        code="request_too_large",
+    )
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _explain(exc: Exception) -> str:
+    """Say where it is wrong without quoting it: prompt text belongs in no message."""
+    if isinstance(exc, json.JSONDecodeError):
+        return f"{exc.msg} at line {exc.lineno} column {exc.colno}"
+    if isinstance(exc, RecursionError):
+        return "nested too deep"
+    if isinstance(exc, UnicodeDecodeError):
+        return f"byte {exc.start} is not UTF-8"
+    if isinstance(exc, UnicodeEncodeError):
+        return "half of a surrogate pair stands alone"
+    return str(exc)

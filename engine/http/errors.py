@@ -1,0 +1,71 @@
+"""Every fault as OpenAI's error object, with the status that makes clients do right.
+
+openai-python 3.x retries 408, 409, 429 and 5xx, and obeys ``retry-after`` and
+``x-should-retry``; so a fault that would only repeat says ``x-should-retry: false``.
+"""
+
+import math
+from typing import NamedTuple
+
+from starlette.responses import JSONResponse
+
+from failsoft.errors import (
+    DeadlineExceededError,
+    EngineError,
+    EngineStoppedError,
+    ForwardError,
+    InvalidRequestError,
+    QueueFullError,
+    UnknownModelError,
+)
+
+_NEVER_RETRY = {"x-should-retry": "false"}
+
+
+class Fault(NamedTuple):
+    """One fault, ready to be sent."""
+
+    status: int
+    message: str
+    code: str | None
+    param: str | None = None
+    headers: dict[str, str] | None = None
+
+    @property
+    def body(self) -> dict[str, dict[str, str | None]]:
+        """OpenAI's error object."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        return {
+            "error": {
+                "message": self.message,
+                "type": kind,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def response(self) -> JSONResponse:
+        """The fault as a whole answer."""
+        return JSONResponse(self.body, status_code=self.status, headers=self.headers)
+
+
+def fault_of(error: EngineError) -> Fault:
+    """Return what to tell the caller about *error*."""
+    text = str(error)
+    match error:
+        case UnknownModelError():
+            return Fault(404, text, error.code, error.param)
+        case InvalidRequestError():
+            return Fault(400, text, error.code, error.param)
+        case QueueFullError():
+            seconds = max(1, math.ceil(error.retry_after_s))
+            return Fault(503, text, "queue_full", headers={"retry-after": str(seconds)})
+        case EngineStoppedError():
+            return Fault(503, text, "engine_stopped", headers={"retry-after": "1"})
+        case DeadlineExceededError():
+            return Fault(504, text, "deadline_exceeded", headers=_NEVER_RETRY)
+        case ForwardError():
+            # The same prompt makes the same bad logits; other kinds may be a neighbour's doing.
+            headers = _NEVER_RETRY if error.kind == "bad_logits" else None
+            return Fault(500, text, error.kind, headers=headers)
+    return Fault(500, text, "engine_error")

@@ -1,0 +1,204 @@
+"""One HTTP request's work in the engine: submit, follow, turn tokens into text, end.
+
+Holds one choice for each prompt. Lives on the event loop; the engine's events
+reach it through the mailbox.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+
+from failsoft.engine.http.served import ServerState
+from failsoft.engine.request import EngineEvent, FinishedEvent, GenerationRequest
+from failsoft.engine.text.detokenizer import Detokenizer
+from failsoft.engine.text.stop import StopStrings
+from failsoft.errors import DeadlineExceededError, EngineError, EngineStoppedError, ForwardError
+from failsoft.records import FinishReason, RequestRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """New text of one choice."""
+
+    index: int
+    text: str
+    num_tokens: int
+    """Tokens the engine has sampled for this choice so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """One choice is complete."""
+
+    index: int
+    finish_reason: str
+    """``stop`` or ``length``, OpenAI's words."""
+    record: RequestRecord
+
+
+Update = Delta | Ended
+
+
+class _Choice:
+    """The text side of one engine request."""
+
+    def __init__(
+        self, index: int, detokenizer: Detokenizer, stops: Iterable[str], hidden: frozenset[int]
+    ) -> None:
+        self.index = index
+        self.is_open = True
+        self.num_tokens = 0
+        self._detokenizer = detokenizer
+        self._stops = StopStrings(stops)
+        self._hidden = hidden
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a stop string was met."""
+        return self._stops.is_matched
+
+    def take(self, token_id: int) -> str:
+        """Return the text that *token_id* lets out; a token that only stops has none."""
+        self.num_tokens += 1
+        if self.is_cut or token_id in self._hidden:
+            return ""
+        return self._stops.push(self._detokenizer.push(token_id))
+
+    def end(self) -> str:
+        """Return the text that was still held."""
+        self.is_open = False
+        return self._stops.push(self._detokenizer.flush()) + self._stops.flush()
+
+
+class Generation:
+    """The choices of one HTTP request.
+
+    Args:
+        requests: One for each prompt; choice indices follow their order.
+        stops: Stop strings of the caller and, for a chat, of the template.
+    """
+
+    def __init__(
+        self, state: ServerState, requests: Sequence[GenerationRequest], *, stops: Sequence[str]
+    ) -> None:
+        self.requests = requests
+        self.is_cancelled = False
+        self._state = state
+        self._events: list[EngineEvent] = []
+        self._wake = asyncio.Event()
+        self._choices = {
+            request.request_id: _Choice(
+                index, state.served.codec.detokenizer(), stops, self._hidden_ids(request)
+            )
+            for index, request in enumerate(requests)
+        }
+
+    def start(self) -> None:
+        """Submit all requests, or none.
+
+        Raises:
+            EngineError: The engine refuses one; those before it are taken back.
+        """
+        sink = self._state.mailbox.sink(self._deliver)
+        for position, request in enumerate(self.requests):
+            try:
+                self._state.engine.submit(request, sink)
+            except EngineError:
+                for submitted in self.requests[:position]:
+                    self._state.engine.abort(submitted.request_id, FinishReason.ABORT)
+                raise
+
+    def cancel(self) -> None:
+        """Take back what still runs; the engine ends it within one step. Idempotent."""
+        for request_id, choice in self._choices.items():
+            if choice.is_open:
+                self._state.engine.abort(request_id, FinishReason.ABORT)
+        self.is_cancelled = True
+        self._wake.set()
+
+    async def updates(self) -> AsyncIterator[list[Update]]:
+        """Yield what is new, a list for each burst of events, until all choices ended.
+
+        Stops early, without an error, once cancelled.
+
+        Raises:
+            EngineError: The engine failed a choice; the updates before that came out first.
+        """
+        while any(choice.is_open for choice in self._choices.values()):
+            await self._wake.wait()
+            self._wake.clear()
+            if self.is_cancelled:
+                return
+            events, self._events = self._events, []
+            updates, error = self._digest(events)
+            if updates:
+                yield updates
+            if error is not None:
+                raise error
+
+    def _deliver(self, event: EngineEvent) -> None:
+        self._events.append(event)
+        if isinstance(event, FinishedEvent):
+            # Here and not where updates are read: nobody reads once the caller is gone.
+            self._state.metrics.observe(event)
+        self._wake.set()
+
+    def _digest(self, events: list[EngineEvent]) -> tuple[list[Update], EngineError | None]:
+        """Fold events into at most one delta and one end for each choice."""
+        texts: dict[_Choice, str] = {}
+        ends: list[Update] = []
+        error: EngineError | None = None
+        for event in events:
+            choice = self._choices[event.request_id]
+            if not isinstance(event, FinishedEvent):
+                texts[choice] = texts.get(choice, "") + self._take(choice, event)
+                continue
+            texts[choice] = texts.get(choice, "") + choice.end()
+            error = error or _error_of(event, choice)
+            if error is None:
+                ends.append(_ended(event, choice))
+        deltas = [
+            Delta(index=choice.index, text=text, num_tokens=choice.num_tokens)
+            for choice, text in texts.items()
+            if text
+        ]
+        return [*deltas, *ends], error
+
+    def _take(self, choice: _Choice, event: EngineEvent) -> str:
+        assert not isinstance(event, FinishedEvent)
+        was_cut = choice.is_cut
+        text = choice.take(event.token_id)
+        if choice.is_cut and not was_cut:
+            self._state.engine.abort(event.request_id, FinishReason.STOP)
+        return text
+
+    def _hidden_ids(self, request: GenerationRequest) -> frozenset[int]:
+        """Tokens that end the request and are no part of its text."""
+        eos = frozenset() if request.sampling.ignore_eos else self._state.served.eos_token_ids
+        return request.sampling.stop_token_ids | eos
+
+
+def _ended(event: FinishedEvent, choice: _Choice) -> Ended:
+    # Behind a stop string the engine may have reached the limit in the same step.
+    is_length = event.record.finish_reason is FinishReason.LENGTH and not choice.is_cut
+    return Ended(
+        index=choice.index,
+        finish_reason="length" if is_length else "stop",
+        record=event.record,
+    )
+
+
+def _error_of(event: FinishedEvent, choice: _Choice) -> EngineError | None:
+    """Return why a choice has no proper end, or None when it has one."""
+    reason = event.record.finish_reason
+    if choice.is_cut:
+        return None  # the text is complete, whatever happened behind the stop string
+    if event.error is not None:
+        return event.error
+    if reason in (FinishReason.STOP, FinishReason.LENGTH):
+        return None
+    if reason is FinishReason.DEADLINE:
+        return DeadlineExceededError(late_s=0.0)
+    if reason is FinishReason.ABORT:
+        return EngineStoppedError("the engine took the request back; send it again")
+    return ForwardError("the engine failed the request without saying why", kind="exception")

@@ -1,0 +1,131 @@
+"""Who may ask: a pure ASGI layer before every route.
+
+A server on loopback is reachable by any page the user's browser opens: through
+DNS rebinding (an odd ``Host``), and through requests from another origin. Both
+are refused, so is a body that a form could send without a preflight.
+"""
+
+import hmac
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from failsoft.config.http import HttpConfig
+from failsoft.engine.http.errors import Fault
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_OPEN_PATHS = ("/health", "/health/live", "/health/ready")
+"""Routes that a probe reaches without a key; all others need it."""
+_MAX_REQUEST_ID_CHARS = 128
+
+
+class Guard:
+    """Checks Host, Origin, key and content type, and stamps ``x-request-id``.
+
+    Args:
+        count_refused: Told the reason, a word of a fixed set, of each refusal.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, config: HttpConfig, count_refused: Callable[[str], None]
+    ) -> None:
+        self._app = app
+        self._api_key = config.api_key
+        self._count_refused = count_refused
+        names = (*_LOOPBACK_NAMES, config.host, *config.allowed_hosts)
+        self._hosts = frozenset(name.lower().strip("[]") for name in names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a refusal, or pass the request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        send = _with_request_id(send, _request_id(headers.get("x-request-id")))
+        fault = self._check(scope, headers)
+        if fault is None:
+            await self._app(scope, receive, send)
+            return
+        self._count_refused(fault.code or "refused")
+        await fault.response()(scope, receive, send)
+
+    def _check(self, scope: Scope, headers: Headers) -> Fault | None:
+        host = headers.get("host", "")
+        if _host_name(host) not in self._hosts:
+            return Fault(
+                400,
+                "this Host is not served here; add it with --allowed-host if it is yours",
+                "host_not_allowed",
+                "Host",
+            )
+        if not _is_own_origin(headers.getlist("origin"), host):
+            return Fault(
+                403, "requests from other origins are refused", "origin_not_allowed", "Origin"
+            )
+        if scope["path"] not in _OPEN_PATHS and not self._has_key(headers):
+            return Fault(
+                401,
+                "the API key is missing or wrong; send it as a bearer token",
+                "invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
+        if scope["method"] == "POST" and not _is_json(headers.get("content-type", "")):
+            return Fault(
+                415,
+                "send the body as Content-Type: application/json",
+                "unsupported_media_type",
+                "Content-Type",
+            )
+        return None
+
+    def _has_key(self, headers: Headers) -> bool:
+        if self._api_key is None:
+            return True
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        is_equal = hmac.compare_digest(token.strip().encode(), self._api_key.encode())
+        return scheme.lower() == "bearer" and is_equal
+
+
+def _host_name(host: str) -> str:
+    """Return a Host header's name: lower case, without port and brackets."""
+    if host.startswith("["):
+        name, bracket, rest = host[1:].partition("]")
+        return name.lower() if bracket and rest[:1] in ("", ":") else ""
+    return host.partition(":")[0].lower()
+
+
+def _is_own_origin(origins: list[str], host: str) -> bool:
+    """Whether the request comes from a page of this server, or from no page at all.
+
+    ``null``, which sandboxed frames and local files send, is no page of ours.
+    """
+    return all(
+        urlsplit(origin).scheme in ("http", "https")
+        and urlsplit(origin).netloc.lower() == host.lower()
+        for origin in origins
+    )
+
+
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == "application/json"
+
+
+def _request_id(given: str | None) -> str:
+    """Return the caller's id if it is short and printable ASCII, else a fresh one."""
+    is_sane = given and len(given) <= _MAX_REQUEST_ID_CHARS and given.isascii()
+    return given if given and is_sane and given.isprintable() else uuid4().hex
+
+
+def _with_request_id(send: Send, request_id: str) -> Send:
+    async def send_stamped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            stamped: dict[str, Any] = {**message, "headers": list(message.get("headers", []))}
+            MutableHeaders(raw=stamped["headers"])["x-request-id"] = request_id
+            message = stamped
+        await send(message)
+
+    return send_stamped

@@ -1,0 +1,169 @@
+"""The bodies of /v1/chat/completions and /v1/completions: shapes and types.
+
+Strict: a bool is no integer, a number no string. Ranges of sampling values are
+checked by SamplingParams, tokens by the engine; here is only what JSON can get wrong.
+"""
+
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from failsoft.engine.text.codec import ChatMessage
+from failsoft.errors import InvalidRequestError
+
+MAX_STOP_STRINGS = 16
+"""OpenAI allows 4; lm-eval sends more on completions."""
+MAX_STOP_CHARS = 512
+MAX_PROMPTS = 128
+"""Prompts in one completions request at most."""
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+class StreamOptions(_Strict):
+    """What a stream carries beside text."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    """vLLM's: the usage so far on every chunk, when *include_usage* is set too."""
+
+
+class GenerationBody(_Strict):
+    """What both routes share."""
+
+    model: str | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    """Wins over *max_tokens*, as at OpenAI."""
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    stop: list[str] = Field(default_factory=list)
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _check_stop(cls, value: object) -> list[str]:
+        stops = [] if value is None else [value] if isinstance(value, str) else value
+        if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
+            raise ValueError("must be a string, a list of strings or null")
+        if len(stops) > MAX_STOP_STRINGS:
+            raise ValueError(f"must hold at most {MAX_STOP_STRINGS} strings, got {len(stops)}")
+        if not all(1 <= len(stop) <= MAX_STOP_CHARS for stop in stops):
+            raise ValueError(f"must hold strings of 1..{MAX_STOP_CHARS} characters")
+        return stops
+
+
+class ChatTurn(_Strict):
+    """One message; its text parts are joined by line breaks, as vLLM and llama.cpp do."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | None
+    name: str | None = None
+    tool_calls: None = None
+    function_call: None = None
+    audio: None = None
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _join_parts(cls, value: object) -> object:
+        return "\n".join(map(_text_of, value)) if isinstance(value, list) else value
+
+    @field_validator("tool_calls", "function_call", "audio", mode="before")
+    @classmethod
+    def _refuse(cls, value: object) -> None:
+        if value is not None and value != []:
+            raise ValueError("is not supported yet; leave it out")
+
+    def to_message(self, index: int) -> ChatMessage:
+        """Return the message as the codec takes it; ``developer`` is OpenAI's new ``system``.
+
+        Raises:
+            InvalidRequestError: Only an assistant's content may be null: it said nothing.
+        """
+        if self.content is None and self.role != "assistant":
+            param = f"messages[{index}].content"
+            raise InvalidRequestError(
+                f"{param}: a {self.role} message must have text, got null", param=param
+            )
+        role = "system" if self.role == "developer" else self.role
+        return ChatMessage(role=role, content=self.content or "", name=self.name)
+
+
+class ChatBody(GenerationBody):
+    """POST /v1/chat/completions."""
+
+    messages: list[ChatTurn] = Field(min_length=1)
+
+
+class CompletionBody(GenerationBody):
+    """POST /v1/completions; *prompt* becomes a list of texts or of lists of token ids."""
+
+    prompt: list[str | list[int]]
+
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _list_prompts(cls, value: object) -> list[Any]:
+        if isinstance(value, str):
+            return [value]
+        if not isinstance(value, list):
+            raise ValueError("must be a string, a list of token ids, or a list of either")
+        if value and all(type(item) is int for item in value):
+            return [value]
+        if not 1 <= len(value) <= MAX_PROMPTS:
+            raise ValueError(f"must hold 1..{MAX_PROMPTS} prompts, got {len(value)}")
+        is_text, is_ids = (all(isinstance(item, kind) for item in value) for kind in (str, list))
+        is_ids = is_ids and all(type(token) is int for item in value for token in item)
+        if not (is_text or is_ids):
+            raise ValueError("must be a string, a list of token ids, or a list of either")
+        return value
+
+    @field_validator("prompt", mode="after")
+    @classmethod
+    def _refuse_empty(cls, value: list[str | list[int]]) -> list[str | list[int]]:
+        if not all(value):
+            raise ValueError("has no tokens; send at least one")
+        return value
+
+
+def parse(schema: type[Body], body: dict[str, Any]) -> Body:
+    """Return *body* as a *schema*.
+
+    Raises:
+        InvalidRequestError: ``param`` names the first field that is wrong.
+    """
+    try:
+        return schema.model_validate(body)
+    except ValidationError as exc:
+        fault = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        param = _param_of(fault["loc"])
+        message = fault["msg"].removeprefix("Value error, ")
+        raise InvalidRequestError(f"{param}: {message}", param=param) from None
+
+
+def _param_of(location: tuple[int | str, ...]) -> str:
+    """Write a path as the caller would: ``messages[0].content``."""
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path
+
+
+def _text_of(part: object) -> str:
+    if not isinstance(part, dict) or part.get("type") != "text":
+        raise ValueError("must hold text parts only; other kinds are not supported yet")
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise ValueError("a text part must have a string in its field text")
+    return text

@@ -1,0 +1,57 @@
+"""What the server knows of the version it serves, and the state that its routes share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from failsoft.config.http import HttpConfig
+from failsoft.engine.http.engine_port import EnginePort
+from failsoft.engine.http.mailbox import Mailbox
+from failsoft.engine.http.metrics import ServerMetrics
+from failsoft.engine.text.codec import TextCodec
+
+_FINGERPRINT_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """One version, as callers see it."""
+
+    name: str
+    version_digest: str
+    """Digest of the version's manifest: changes with anything that changes the answers."""
+    created: int
+    """Unix seconds; OpenAI's clients want one."""
+    codec: TextCodec
+    max_model_len: int
+    """Prompt plus output tokens of one request at most, the KV pool's size included."""
+    vocab_size: int
+    eos_token_ids: frozenset[int]
+    stop_strings: tuple[str, ...] = ()
+    """Stop strings of the chat template, on top of the caller's."""
+    generation_defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling values where the caller gives none: ``temperature``, ``top_p``, ``top_k``,
+    ``min_p``, ``max_new_tokens``."""
+
+    @property
+    def system_fingerprint(self) -> str:
+        """The head of the version's digest: tells two deployments of one name apart."""
+        return self.version_digest.removeprefix("sha256:")[:_FINGERPRINT_CHARS]
+
+    def default(self, name: str, otherwise: float) -> float:
+        """Return the version's value of a generation setting, or *otherwise*."""
+        value: float | None = self.generation_defaults.get(name)
+        return otherwise if value is None else value
+
+
+@dataclass(slots=True, kw_only=True)
+class ServerState:
+    """What the routes share. Touched on the event loop only."""
+
+    engine: EnginePort
+    served: ServedModel
+    config: HttpConfig
+    metrics: ServerMetrics
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    is_draining: bool = False
+    """Set by the first signal, before the engine hears of it."""

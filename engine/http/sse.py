@@ -1,0 +1,131 @@
+"""Stream an answer as server-sent events, exactly as OpenAI's clients read them.
+
+Each event is one ``data:`` line and a blank line: without the blank line the
+last one is never delivered. JSON is ASCII, so no line separator of Unicode's can
+split an event in a client that splits on more than line feeds. A fault in the
+middle is an event with ``error`` and no ``[DONE]``: clients raise on it.
+"""
+
+import json
+from typing import Any, Protocol
+
+from starlette.types import Receive, Scope, Send
+
+from failsoft.engine.http.disconnect import cancel_when_gone
+from failsoft.engine.http.errors import fault_of
+from failsoft.engine.http.generation import Delta, Generation, Update
+from failsoft.engine.http.usage import Usage
+from failsoft.errors import EngineError
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+_DONE = b"data: [DONE]\n\n"
+
+
+class ChoiceShape(Protocol):
+    """How one route writes a choice of a chunk, as the JSON text of an object."""
+
+    def delta(self, index: int, text: str) -> str:
+        """New text."""
+
+    def end(self, index: int, finish_reason: str) -> str:
+        """The end of a choice."""
+
+
+class StreamUsage:
+    """Which chunks carry the usage.
+
+    Args:
+        is_last: A chunk of its own at the end, ``choices`` empty (``include_usage``).
+        is_each: Also the usage so far on each chunk (``continuous_usage_stats``).
+    """
+
+    def __init__(self, usage: Usage, *, is_last: bool, is_each: bool) -> None:
+        self.is_last = is_last
+        self._is_each = is_each and is_last
+        self.usage = usage
+
+    def field(self) -> str:
+        """Return what a chunk with choices says of the usage: OpenAI sends null there."""
+        if self._is_each:
+            return f',"usage":{json.dumps(self.usage.as_dict())}'
+        return ',"usage":null' if self.is_last else ""
+
+
+class EventStream:
+    """An ASGI response that submits a generation and streams it.
+
+    Headers wait for the engine's first event, so that a request which ends before
+    any token (deadline, drain, a failed forward) still gets its status code.
+
+    A caller that stops reading holds up nobody: its events wait in memory, at most
+    ``max_tokens`` of them, while the transport's buffer is full.
+
+    Args:
+        head: Fields of every chunk but choices and usage.
+    """
+
+    def __init__(
+        self,
+        generation: Generation,
+        *,
+        head: dict[str, Any],
+        shape: ChoiceShape,
+        usage: StreamUsage,
+    ) -> None:
+        self._generation = generation
+        self._shape = shape
+        self._usage = usage
+        self._prefix = "data: " + json.dumps(head, separators=(",", ":"))[:-1] + ',"choices":['
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request.
+
+        Raises:
+            EngineError: The generation ended before anything was sent.
+        """
+        is_started = False
+        async with cancel_when_gone(receive, self._generation):
+            try:
+                async for updates in self._generation.updates():
+                    if not is_started:
+                        await send(_start())
+                        is_started = True
+                    await send(_part(b"".join(map(self._chunk, updates))))
+            except EngineError as exc:
+                if not is_started:
+                    raise
+                await send(_part(_event(fault_of(exc).body), is_last=True))
+                return
+            if not self._generation.is_cancelled:
+                await send(_part(self._tail(), is_last=True))
+
+    def _chunk(self, update: Update) -> bytes:
+        self._usage.usage.count(update)
+        if isinstance(update, Delta):
+            choice = self._shape.delta(update.index, update.text)
+        else:
+            choice = self._shape.end(update.index, update.finish_reason)
+        return f"{self._prefix}{choice}]{self._usage.field()}}}\n\n".encode()
+
+    def _tail(self) -> bytes:
+        if not self._usage.is_last:
+            return _DONE
+        usage = json.dumps(self._usage.usage.as_dict())
+        return f'{self._prefix}],"usage":{usage}}}\n\n'.encode() + _DONE
+
+
+def _event(body: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(body)}\n\n".encode()
+
+
+def _start() -> dict[str, Any]:
+    return {"type": "http.response.start", "status": 200, "headers": _HEADERS}
+
+
+def _part(body: bytes, *, is_last: bool = False) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": not is_last}

@@ -1,0 +1,94 @@
+"""Request fields that would change the answer and that this server cannot honour yet.
+
+Each is accepted with the values that change nothing, and refused by name
+otherwise: a client is told, never given another answer than it asked for.
+Fields in neither this table nor the schemas steer no answer and are let pass.
+"""
+
+from typing import Any
+
+from failsoft.errors import InvalidRequestError
+
+_NOTHING: tuple[Any, ...] = ()
+_OFF: tuple[Any, ...] = (False,)
+
+BOTH: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "logprobs": _OFF,
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "length_penalty": (1,),
+    "typical_p": (1,),
+    "logit_bias": ({},),
+    "min_tokens": (0,),
+    "response_format": ({"type": "text"},),
+    "skip_special_tokens": (True,),
+    "include_stop_str_in_output": _OFF,
+    "use_beam_search": _OFF,
+    "truncate_prompt_tokens": _NOTHING,
+    "prompt_logprobs": _NOTHING,
+    "bad_words": ([],),
+    "allowed_token_ids": _NOTHING,
+    "structured_outputs": _NOTHING,
+    "guided_json": _NOTHING,
+    "guided_regex": _NOTHING,
+    "guided_choice": _NOTHING,
+    "guided_grammar": _NOTHING,
+    "grammar": _NOTHING,
+    "json_schema": _NOTHING,
+}
+"""Field to the values that change nothing; null never does."""
+
+CHAT: dict[str, tuple[Any, ...]] = {
+    **BOTH,
+    "top_logprobs": (0,),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),  # without tools neither does anything
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "modalities": (["text"],),
+    "audio": _NOTHING,
+    "web_search_options": _NOTHING,
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+    "chat_template": _NOTHING,
+    "chat_template_kwargs": ({},),
+    "add_generation_prompt": (True,),
+    "continue_final_message": _OFF,
+    "add_special_tokens": _OFF,
+    "documents": ([],),
+    "echo": _OFF,
+}
+
+COMPLETION: dict[str, tuple[Any, ...]] = {
+    **BOTH,
+    "echo": _OFF,
+    "suffix": ("",),
+    "add_special_tokens": (True,),
+    "prompt_embeds": _NOTHING,
+}
+
+
+def refuse_unsupported(body: dict[str, Any], table: dict[str, tuple[Any, ...]]) -> None:
+    """Refuse the first field of *body* that asks for what *table* says is missing.
+
+    Raises:
+        InvalidRequestError: ``param`` names the field, the code is ``unsupported_parameter``.
+    """
+    for name, neutral in table.items():
+        value = body.get(name)
+        if value is None or any(_is_same(value, other) for other in neutral):
+            continue
+        accepted = ", ".join(["null", *map(repr, neutral)])
+        raise InvalidRequestError(
+            f"{name} is not supported yet; leave it out (accepted: {accepted})",
+            param=name,
+            code="unsupported_parameter",
+        )
+
+
+def _is_same(value: object, other: object) -> bool:
+    """Compare as JSON does: true is not 1."""
+    return value == other and isinstance(value, bool) == isinstance(other, bool)

@@ -1,0 +1,36 @@
+"""Token counts of one answer, as OpenAI reports them."""
+
+from typing import Any
+
+from failsoft.engine.http.generation import Ended, Generation, Update
+
+
+class Usage:
+    """Adds up an answer's choices while they run.
+
+    ``completion_tokens`` counts what the engine sampled, so it may exceed what the
+    text shows by an end token and by what lay behind a stop string.
+    """
+
+    def __init__(self, generation: Generation) -> None:
+        self._num_prompt = sum(len(request.prompt_ids) for request in generation.requests)
+        self._num_output: dict[int, int] = {}
+        self._num_cached = 0
+
+    def count(self, update: Update) -> None:
+        """Take in one update."""
+        if isinstance(update, Ended):
+            self._num_output[update.index] = update.record.num_output_tokens
+            self._num_cached += update.record.num_cached_tokens
+        else:
+            self._num_output[update.index] = update.num_tokens
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return OpenAI's ``usage`` object for what was counted so far."""
+        num_output = sum(self._num_output.values())
+        return {
+            "prompt_tokens": self._num_prompt,
+            "completion_tokens": num_output,
+            "total_tokens": self._num_prompt + num_output,
+            "prompt_tokens_details": {"cached_tokens": self._num_cached},
+        }

@@ -1,0 +1,141 @@
+"""The proof, at every load, that our forward computes what the model's own does.
+
+The same prompts go through the model's plain forward, one by one, and through the
+engine's: packed together, cut into chunks, KV scattered over shuffled blocks, single
+tokens mixed with chunks, with block edges and windows crossed. Logits at the end of
+every chunk must agree. A model that fails is refused, with the error measured.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from failsoft.engine.attention.site import AttentionSite
+from failsoft.engine.batch import PackRow
+
+FLOAT32_LIMIT = 1e-3
+"""Largest error allowed in float32, in standard deviations of the reference logits.
+
+Different orders of summation give 1e-6 to 1e-4; a key too many or too few gives 0.1 and more."""
+
+LOW_PRECISION_LIMIT = 0.25
+"""The same in bfloat16 or float16, where rounding alone gives up to 0.1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One prompt, and the positions whose logits are compared, in growing order."""
+
+    token_ids: list[int]
+    cuts: tuple[int, ...]
+    """The prompt is fed in pieces that end before these positions; the last is its length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTestResult:
+    """How far our forward is from the model's own."""
+
+    max_error: float
+    """Largest logit difference, in standard deviations of the reference logits."""
+    limit: float
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether the error is within the limit; NaN is not."""
+        return self.max_error <= self.limit
+
+
+def make_probes(
+    *, vocab_size: int, block_size: int, sites: tuple[AttentionSite, ...], max_model_len: int
+) -> list[Probe]:
+    """Return prompts of random ids: tiny, block-edged, and longer than every window."""
+    rng = random.Random(0)  # noqa: S311 the same prompts at every load
+    longest = 4 * block_size + 5
+    for window in {site.window for site in sites if site.window is not None}:
+        if window < max_model_len:
+            longest = max(longest, window + block_size + 3)
+    lengths = (2, block_size, block_size + 1, longest)
+    probes = []
+    for length in sorted({max(2, min(length, max_model_len)) for length in lengths}):
+        inner = {length // 3, length // 2 + 1, length - 2, length - 1}
+        cuts = (*sorted(cut for cut in inner if 0 < cut < length), length)
+        token_ids = [rng.randrange(vocab_size) for _ in range(length)]
+        probes.append(Probe(token_ids=token_ids, cuts=cuts))
+    return probes
+
+
+def reference_logits(model: Any, probes: list[Probe], device: torch.device) -> list[torch.Tensor]:
+    """Return ``(num_cuts, vocab_size)`` logits of the model's own forward for each probe."""
+    collected = []
+    can_pick = bool(model._supports_logits_to_keep())
+    for probe in probes:
+        rows = torch.tensor([cut - 1 for cut in probe.cuts], device=device)
+        kwargs = {"logits_to_keep": rows} if can_pick else {}
+        with torch.inference_mode():
+            input_ids = torch.tensor([probe.token_ids], device=device)
+            logits = model(input_ids=input_ids, use_cache=False, **kwargs).logits[0]
+        collected.append((logits if can_pick else logits[rows]).float())
+    return collected
+
+
+def packed_logits(
+    forward: Callable[[list[PackRow]], torch.Tensor],
+    probes: list[Probe],
+    *,
+    block_size: int,
+    num_blocks: int,
+) -> list[torch.Tensor]:
+    """Return the same logits from the engine's forward: packed, chunked and scattered.
+
+    Args:
+        forward: ``ModelRunner.forward``.
+        probes: What to feed.
+        block_size: Tokens in a block.
+        num_blocks: Blocks of the pool; enough for all probes at once.
+    """
+    order = list(range(num_blocks))
+    random.Random(1).shuffle(order)  # noqa: S311
+    tables = []
+    for probe in probes:
+        count = -(-len(probe.token_ids) // block_size)
+        tables.append(tuple(order.pop() for _ in range(count)))
+    collected: list[list[torch.Tensor]] = [[] for _ in probes]
+    for stage in range(max(len(probe.cuts) for probe in probes)):
+        rows, owners = [], []
+        # The shorter probes run out of pieces first, so late stages mix ends with chunks.
+        for index, probe in enumerate(probes):
+            if stage < len(probe.cuts):
+                start = probe.cuts[stage - 1] if stage else 0
+                owners.append(index)
+                row = PackRow(
+                    token_ids=probe.token_ids[start : probe.cuts[stage]],
+                    start=start,
+                    blocks=tables[index],
+                    wants_logits=True,
+                )
+                rows.append(row)
+        if stage % 2:
+            rows.reverse()
+            owners.reverse()
+        for owner, logits in zip(owners, forward(rows), strict=True):
+            collected[owner].append(logits.float())
+    return [torch.stack(pieces) for pieces in collected]
+
+
+def compare(
+    reference: list[torch.Tensor], measured: list[torch.Tensor], *, is_float32: bool
+) -> SelfTestResult:
+    """Return the largest difference over all probes, scaled by the reference's spread."""
+    worst = 0.0
+    for want, have in zip(reference, measured, strict=True):
+        # Masked vocabulary entries are -inf on both sides.
+        known = want.isfinite()
+        if not bool((known == have.isfinite()).all()):
+            return SelfTestResult(max_error=float("inf"), limit=0.0)
+        spread = float(want[known].std().clamp_min(1e-6))
+        worst = max(worst, float((want[known] - have[known]).abs().max()) / spread)
+    limit = FLOAT32_LIMIT if is_float32 else LOW_PRECISION_LIMIT
+    return SelfTestResult(max_error=worst, limit=limit)

@@ -1,0 +1,144 @@
+"""One request in the engine's hands: its tokens, its KV blocks, how far it is.
+
+Knows nothing of the queue it stands in, torch or HTTP. Owned by the engine's
+thread; the scheduler is the only one that changes it.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from failsoft.engine.kv_block import chain_key
+from failsoft.engine.request import EventSink, GenerationRequest
+from failsoft.errors import EngineError
+from failsoft.records import FinishReason, RequestRecord, RequestTiming
+
+
+class SequenceState(Enum):
+    """Where a sequence stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Sequence:
+    """The mutable side of a GenerationRequest.
+
+    ``tokens[:num_computed]`` have their KV in ``blocks``; the rest is to do. A
+    sequence is decoding when exactly one token is to do and some were sampled.
+    """
+
+    request: GenerationRequest
+    on_event: EventSink
+    order: int
+    """Grows with each submit; breaks ties of rank."""
+    rank: float
+    """Lower is served first and preempted last."""
+    seed: int
+    """Of its sampling noise: the caller's, or drawn at submit and kept over preemption."""
+    root_key: bytes
+    tokens: list[int]
+    state: SequenceState = SequenceState.WAITING
+    num_computed: int = 0
+    blocks: list[int] = field(default_factory=list)
+    block_keys: list[bytes] = field(default_factory=list)
+    """Keys of the leading full blocks of ``tokens``, as far as computed yet."""
+    num_registered: int = 0
+    """Leading blocks already offered to the prefix cache."""
+    last_step: int = -1
+    num_cached_tokens: int | None = None
+    num_preemptions: int = 0
+    first_scheduled_s: float | None = None
+    first_token_s: float | None = None
+    last_token_s: float | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The caller's id."""
+        return self.request.request_id
+
+    @property
+    def num_prompt(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.request.prompt_ids)
+
+    @property
+    def num_output(self) -> int:
+        """Tokens sampled so far."""
+        return len(self.tokens) - len(self.request.prompt_ids)
+
+    @property
+    def num_todo(self) -> int:
+        """Tokens whose KV is not computed yet."""
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether one forward of one token yields the next."""
+        return self.num_todo == 1 and self.num_output > 0
+
+    @property
+    def sort_key(self) -> tuple[float, int]:
+        """Total order of service."""
+        return (self.rank, self.order)
+
+    def extend_keys(self, num_blocks: int, block_size: int) -> list[bytes]:
+        """Return the keys of the first *num_blocks* blocks, all full, computing what is new."""
+        while len(self.block_keys) < num_blocks:
+            start = len(self.block_keys) * block_size
+            parent = self.block_keys[-1] if self.block_keys else self.root_key
+            self.block_keys.append(chain_key(parent, self.tokens[start : start + block_size]))
+        return self.block_keys[:num_blocks]
+
+    def record(self, *, reason: FinishReason, now_s: float, version_digest: str) -> RequestRecord:
+        """Return the frozen account of this request, ended at *now_s*."""
+        timing = RequestTiming(
+            arrival_s=self.request.arrival_s,
+            first_scheduled_s=self.first_scheduled_s,
+            first_token_s=self.first_token_s,
+            last_token_s=self.last_token_s,
+            finished_s=now_s,
+            num_output_tokens=self.num_output,
+        )
+        return RequestRecord(
+            request_id=self.request_id,
+            version_digest=version_digest,
+            finish_reason=reason,
+            timing=timing,
+            num_prompt_tokens=self.num_prompt,
+            num_cached_tokens=self.num_cached_tokens or 0,
+            num_output_tokens=self.num_output,
+            num_preemptions=self.num_preemptions,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRow:
+    """One sequence's share of a step: ``tokens[start : start + num_tokens]`` go in."""
+
+    sequence: Sequence
+    start: int
+    num_tokens: int
+    is_sampling: bool
+    """Whether the last packed token is the last known one, so that its logits are needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """What one forward computes. Rows are in packing order; blocks are in place."""
+
+    step: int
+    rows: tuple[PlannedRow, ...]
+    num_preempted: int
+    scrub: tuple[int, ...] = ()
+    """Blocks to zero before anything is written: a failed row held them."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens packed."""
+        return sum(row.num_tokens for row in self.rows)
+
+
+RowResult = int | EngineError | None
+"""A sampled token, why the row failed, or None for a row that was not sampling."""

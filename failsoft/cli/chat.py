@@ -1,0 +1,104 @@
+"""``failsoft chat``: ask an OpenAI-compatible endpoint one question, streamed to stdout."""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from failsoft.cli.serving import read_api_key
+from failsoft.errors import ConfigError, EngineError
+
+if TYPE_CHECKING:
+    import httpx2
+
+_READ_S = 600.0
+"""A cold engine on a busy machine may take minutes to its first token."""
+_CONNECT_S = 5.0
+
+
+def chat(
+    message: Annotated[str, typer.Argument(help="What to say.")],
+    url: Annotated[
+        str, typer.Option(help="The endpoint, /v1 included.")
+    ] = "http://127.0.0.1:8000/v1",
+    model: Annotated[
+        str | None, typer.Option(help="Model to ask.", show_default="the one that is served")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Tokens to answer with at most.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="0 always takes the likeliest token.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable with the endpoint's key.")
+    ] = None,
+) -> None:
+    """Ask one question and print the answer as it comes."""
+    fields = {"model": model, "max_tokens": max_tokens, "temperature": temperature}
+    body: dict[str, Any] = {
+        "messages": [{"role": "user", "content": message}],
+        "stream": True,
+        **{name: value for name, value in fields.items() if value is not None},
+    }
+    for text in stream_answer(url, body, api_key=read_api_key(api_key_env)):
+        typer.echo(text, nl=False)
+    typer.echo()
+
+
+def stream_answer(url: str, body: dict[str, Any], *, api_key: str | None) -> Iterator[str]:
+    """Yield the text of a streamed chat as it comes.
+
+    Raises:
+        ConfigError: *url* is no HTTP URL.
+        EngineError: Nobody answers there, or the answer is a fault or breaks off.
+    """
+    import httpx2
+
+    headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+    route = f"{url.rstrip('/')}/chat/completions"
+    try:
+        with (
+            httpx2.Client(timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S)) as client,
+            client.stream("POST", route, json=body, headers=headers) as response,
+        ):
+            if not response.is_success:
+                raise EngineError(f"{url} answers {_fault_of(response)}")
+            yield from _deltas(response, url)
+    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as exc:
+        raise ConfigError(key="--url", value=url, allowed="an http:// or https:// URL") from exc
+    except httpx2.ConnectError as exc:
+        raise EngineError(f"nobody answers at {url}; start an engine with `failsoft up`") from exc
+    except httpx2.TransportError as exc:
+        raise EngineError(f"the connection to {url} broke: {exc}; ask again") from exc
+
+
+def _deltas(response: "httpx2.Response", url: str) -> Iterator[str]:
+    for event in _events(response):
+        if event == "[DONE]":
+            return
+        chunk = json.loads(event)
+        if chunk.get("error"):
+            raise EngineError(f"{url} broke off: {chunk['error'].get('message')}")
+        for choice in chunk.get("choices", []):
+            yield choice["delta"].get("content") or ""
+    raise EngineError(f"{url} ended its answer in the middle; ask again")
+
+
+def _events(response: "httpx2.Response") -> Iterator[str]:
+    """Yield the data of each server-sent event; only line feeds end a line."""
+    rest = ""
+    for text in response.iter_text():
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            if line.startswith("data:"):
+                yield line.removeprefix("data:").strip()
+
+
+def _fault_of(response: "httpx2.Response") -> str:
+    """Return the status and, if it is in OpenAI's shape, the message of a refusal."""
+    response.read()
+    try:
+        message = response.json()["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        return f"{response.status_code} {response.reason_phrase}"
+    return f"{response.status_code}: {message}"

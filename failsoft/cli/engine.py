@@ -1,0 +1,74 @@
+"""``failsoft engine``: serve one version over OpenAI's HTTP API."""
+
+from typing import Annotated
+
+import typer
+
+from failsoft.cli.serving import DEFAULT_VERSION, read_api_key, run_engine
+from failsoft.config.engine import EngineConfig
+from failsoft.config.http import HttpConfig
+
+engine_app = typer.Typer(no_args_is_help=True, help="Run one engine.")
+
+_ENGINE = EngineConfig()
+_HTTP = HttpConfig()
+
+
+@engine_app.callback()
+def _engine() -> None:
+    """Run one engine."""
+
+
+@engine_app.command("serve")
+def serve(
+    version: Annotated[
+        str, typer.Option(help="A version of failsoft.toml, or a catalogue model.")
+    ] = DEFAULT_VERSION,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = _HTTP.host,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = _HTTP.port,
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="auto, float32 or bfloat16.", show_default="the version's own"),
+    ] = None,
+    max_running: Annotated[
+        int, typer.Option(help="Requests in one forward at most.")
+    ] = _ENGINE.max_running,
+    max_step_tokens: Annotated[
+        int, typer.Option(help="Tokens in one forward at most.")
+    ] = _ENGINE.max_step_tokens,
+    kv_blocks: Annotated[
+        int | None,
+        typer.Option(help="KV blocks in the pool.", show_default="what its memory holds"),
+    ] = None,
+    max_waiting: Annotated[
+        int, typer.Option(help="Requests queued at most; the next one gets 503.")
+    ] = _ENGINE.max_waiting,
+    prefix_cache: Annotated[
+        bool, typer.Option(help="Share the KV blocks of equal prompt beginnings.")
+    ] = _ENGINE.prefix_cache,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(help="Environment variable with the key that callers must send."),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Another Host name to answer to; may be given several times."),
+    ] = None,
+) -> None:
+    """Serve one version until SIGTERM or Ctrl-C; running answers may finish."""
+    http_config = HttpConfig(
+        host=host,
+        port=port,
+        allowed_hosts=tuple(allowed_host or ()),
+        api_key=read_api_key(api_key_env),
+    )
+    engine_config = EngineConfig(
+        dtype=dtype or _ENGINE.dtype,
+        max_running=max_running,
+        max_step_tokens=max_step_tokens,
+        num_kv_blocks=kv_blocks,
+        max_waiting=max_waiting,
+        prefix_cache=prefix_cache,
+    )
+    code = run_engine(version, engine_config=engine_config, http_config=http_config, dtype=dtype)
+    raise typer.Exit(code)

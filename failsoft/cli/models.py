@@ -1,0 +1,173 @@
+"""``failsoft models``: what is stored, and what could be fetched.
+
+Results go to stdout, progress to stderr. Parts are imported inside the verbs, so
+that ``failsoft --help`` stays quick.
+"""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from failsoft.engine.models.inventory import InventoryItem
+    from failsoft.engine.models.store import ModelStore, StoredModel
+    from failsoft.engine.models.verify import FileCheck
+
+app = typer.Typer(no_args_is_help=True, help="List, fetch, check and delete models.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+What = Annotated[str, typer.Argument(help="A name, a source line or a digest's first digits.")]
+
+
+def _store() -> "ModelStore":
+    from failsoft.engine.models.store import ModelStore
+
+    return ModelStore()
+
+
+def _print_json(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _print_table(table: Table) -> None:
+    Console(markup=False, highlight=False).print(table)  # templates hold square brackets
+
+
+def _item_json(item: "InventoryItem") -> dict[str, object]:
+    return {
+        "name": item.name,
+        "sources": list(item.sources),
+        "licence": item.licence,
+        "size_bytes": item.size_bytes,
+        "digest": item.digest,
+        "is_stored": item.digest is not None,
+        "problem": item.problem,
+        "conversions": list(item.conversions),
+    }
+
+
+@app.command("list")
+def list_models(as_json: Json = False) -> None:
+    """List the models that can be served by name, and those that are stored."""
+    from failsoft.engine.models.inventory import inventory
+
+    store = _store()
+    items = inventory(store)
+    if as_json:
+        _print_json({"store": str(store.root), "models": [_item_json(item) for item in items]})
+        return
+    table = Table(title=str(store.root))
+    table.add_column("model", no_wrap=True)
+    for heading in ("size", "licence", "digest", "converted to"):
+        table.add_column(heading)
+    for item in items:
+        table.add_row(
+            item.name or "-",
+            "?" if item.size_bytes is None else decimal(item.size_bytes),
+            item.licence or "not stated",
+            _state(item),
+            ", ".join(item.conversions) or "-",
+        )
+    _print_table(table)
+
+
+def _state(item: "InventoryItem") -> str:
+    if item.problem is not None:
+        return "broken: run `failsoft models verify`"
+    return "not fetched" if item.digest is None else item.digest[:12]
+
+
+@app.command()
+def add(
+    what: Annotated[str, typer.Argument(help="A name, or a pinned source line.")],
+    sha256: Annotated[str | None, typer.Option(help="Digest that it must have.")] = None,
+    dtype: Annotated[str, typer.Option(help="Convert to: auto, float32 or bfloat16.")] = "auto",
+    fetch_only: Annotated[bool, typer.Option("--fetch-only", help="Do not convert.")] = False,
+) -> None:
+    """Fetch a model into the store, and convert it so that it loads at once."""
+    from failsoft.engine.models.fetch import fetch_model
+    from failsoft.engine.models.inventory import plan_text
+
+    store = _store()
+    plan = plan_text(what, sha256=sha256)
+    if plan.catalogue is not None:
+        typer.echo(f"licence: {plan.catalogue.licence}, {plan.catalogue.licence_url}", err=True)
+    stored = fetch_model(plan.source, store=store, sha256=plan.settings.sha256)
+    if not fetch_only:
+        _convert(stored, dtype, store)
+    typer.echo(stored.digest)
+
+
+def _convert(stored: "StoredModel", dtype: str, store: "ModelStore") -> None:
+    from failsoft.engine.models.convert import ensure_converted
+    from failsoft.engine.models.resolve import resolve_dtype
+
+    chosen = resolve_dtype(dtype, stored, store=store)
+    ensure_converted(stored, dtype=chosen, store=store)
+
+
+@app.command()
+def show(
+    what: What,
+    dtype: Annotated[str | None, typer.Option(help="Override the version's dtype.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show one stored model and the version it makes: its manifest and digest."""
+    from failsoft.engine.models.inventory import describe
+
+    facts = describe(what, store=_store(), dtype=dtype)
+    if as_json:
+        _print_json(facts)
+        return
+    table = Table("what", title=what, show_lines=True)
+    table.add_column("value", overflow="fold")
+    for key, value in facts.items():
+        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+        table.add_row(key, text)
+    _print_table(table)
+
+
+@app.command()
+def verify(
+    what: Annotated[list[str] | None, typer.Argument(help="Names or digests; all if none.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Read every stored byte again; exit 1 if one is not what was stored."""
+    from failsoft.engine.models.inventory import find_digest
+    from failsoft.engine.models.verify import verify_model
+
+    store = _store()
+    digests = [find_digest(text, store=store) for text in what] if what else store.digests()
+    checks = [check for digest in digests for check in verify_model(digest, store=store)]
+    bad = [check for check in checks if not check.is_good]
+    if as_json:
+        _print_json({"files": [{**c._asdict(), "is_good": c.is_good} for c in checks]})
+    else:
+        _print_checks(digests, checks, bad)
+    if bad:
+        raise typer.Exit(1)
+
+
+def _print_checks(digests: list[str], checks: "list[FileCheck]", bad: "list[FileCheck]") -> None:
+    for check in bad:
+        found = "it is missing" if check.actual is None else f"found {check.actual}"
+        typer.echo(f"bad: {check.path}: expected {check.expected}, {found}")
+    good = len(checks) - len(bad)
+    typer.echo(f"{len(digests)} models, {good} files good, {len(bad)} bad")
+    if bad:
+        typer.echo("remove the model and add it again", err=True)
+
+
+@app.command()
+def remove(what: What) -> None:
+    """Delete a stored model and everything converted from it."""
+    from failsoft.engine.models.inventory import find_digest
+
+    store = _store()
+    digest = find_digest(what, store=store)
+    store.remove(digest)
+    typer.echo(f"removed {digest}")

@@ -1,0 +1,54 @@
+"""The HTTP server's settings. Units: bytes, seconds."""
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from failsoft.errors import ConfigError
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach *host*; a name other than localhost counts as not."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    """Where the server listens and whom it answers.
+
+    Raises:
+        ConfigError: A value is out of range, or anyone on the network could use the
+            server without a key; the error names the key.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0..65535; 0 takes any free port."""
+    allowed_hosts: tuple[str, ...] = ()
+    """``Host`` names to answer to beside *host* and the loopback names, without port."""
+    api_key: str | None = field(default=None, repr=False)
+    """Bearer token that every route but ``/health`` asks for; None asks for none."""
+    max_body_bytes: int = 1_000_000
+    stuck_after_s: float = 10.0
+    """Without a settled step for this long while work is there, the engine is not ready."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(key="port", value=self.port, allowed="0..65535")
+        if self.max_body_bytes < 1:
+            raise ConfigError(key="max_body_bytes", value=self.max_body_bytes, allowed="at least 1")
+        if not self.stuck_after_s > 0:
+            raise ConfigError(key="stuck_after_s", value=self.stuck_after_s, allowed="above 0")
+        if self.api_key == "":
+            raise ConfigError(key="api_key", value="", allowed="a non-empty secret")
+        if self.api_key is None and not is_loopback(self.host):
+            raise ConfigError(
+                key="host",
+                value=self.host,
+                allowed="a loopback address such as 127.0.0.1, unless --api-key-env names the "
+                "environment variable that holds a key for callers",
+            )

@@ -1,0 +1,153 @@
+"""``failsoft engine serve`` and ``failsoft up`` as processes, over the fake engine."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from failsoft.cli.serving import DEFAULT_VERSION, read_api_key
+from failsoft.cli.up import curl_line
+from failsoft.engine.http.server import bind
+from failsoft.errors import ConfigError
+
+
+@contextlib.contextmanager
+def command(*args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """Run ``failsoft ARGS``; kill it if a test leaves it behind."""
+    line = [sys.executable, "-m", "tests.cli.fake_command", *args]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        line, text=True, stdout=pipe, stderr=pipe, env={**os.environ, **env}
+    ) as popen:
+        try:
+            yield popen
+        finally:
+            popen.kill()
+
+
+def wait_ready(popen: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
+    """Return what was asked for, and the URL of the ready line."""
+    asked: dict[str, Any] = {}
+    assert popen.stderr is not None
+    for line in popen.stderr:
+        if line.startswith("{"):
+            asked = json.loads(line)
+        if " ready on " in line:
+            return asked, line.rsplit(" ", 1)[1].strip()
+    raise AssertionError("the process ended before it was ready")
+
+
+def test_serve_says_ready_once_it_answers_and_exits_0_on_sigterm() -> None:
+    """On stderr; stdout stays empty. Options reach the engine and the server."""
+    args = ["--version", "tiny", "--port", "0", "--max-running", "3", "--max-waiting", "9"]
+    args += ["--kv-blocks", "77", "--max-step-tokens", "33", "--no-prefix-cache"]
+    args += ["--dtype", "float32", "--api-key-env", "THE_KEY", "--allowed-host", "a.example"]
+    with command("engine", "serve", *args, THE_KEY="s3cret") as popen:
+        asked, url = wait_ready(popen)
+        refused = httpx2.get(f"{url}/models")
+        models = httpx2.get(
+            f"{url}/models", headers={"authorization": "Bearer s3cret", "host": "a.example"}
+        )
+        popen.send_signal(signal.SIGTERM)
+
+        assert popen.wait(10) == 0
+        assert popen.stdout is not None
+        assert popen.stdout.read() == ""
+
+    assert refused.status_code == 401
+    assert models.json()["data"][0]["id"] == asked["version"] == "tiny"
+    assert asked["dtype"] == "float32"
+    assert (asked["max_running"], asked["max_waiting"]) == (3, 9)
+    assert (asked["num_kv_blocks"], asked["max_step_tokens"]) == (77, 33)
+    assert asked["prefix_cache"] is False
+
+
+def test_up_prints_its_url_and_a_line_to_try() -> None:
+    """On stdout, once the default version answers."""
+    with command("up", "--port", "0") as popen:
+        asked, url = wait_ready(popen)
+        assert popen.stdout is not None
+        printed = [popen.stdout.readline().strip() for _ in range(2)]
+        reply = httpx2.post(
+            f"{url}/chat/completions", json=json.loads(printed[1].split(" -d ")[1].strip("'"))
+        )
+        popen.send_signal(signal.SIGINT)
+
+        assert popen.wait(10) == 130
+
+    assert asked["version"] == DEFAULT_VERSION
+    assert asked["dtype"] is None
+    assert printed[0] == url
+    assert printed[1].startswith(f"curl -s {url}/chat/completions ")
+    assert reply.json()["choices"][0]["message"]["content"] == "Hello."
+
+
+def test_a_taken_port_is_one_line_and_exit_code_2() -> None:
+    """Before anything is loaded, without a traceback."""
+    with bind("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        with command("engine", "serve", "--port", port) as popen:
+            _, err = popen.communicate(timeout=20)
+
+    assert popen.returncode == 2
+    assert err.count("\n") == 1
+    assert port in err
+    assert "--port" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [
+        (["--host", "0.0.0.0"], "host"),
+        (["--api-key-env", "NO_SUCH_VARIABLE"], "--api-key-env"),
+        (["--max-running", "0"], "max_running"),
+        (["--dtype", "int4"], "dtype"),
+        (["--port", "99999"], "port"),
+    ],
+)
+def test_bad_settings_are_exit_code_2(
+    args: list[str], name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line that names the setting and what is allowed."""
+    from failsoft.cli.main import main
+
+    monkeypatch.setattr(sys, "argv", ["failsoft", "engine", "serve", *args])
+
+    with pytest.raises(SystemExit) as caught:
+        main()
+
+    err = capsys.readouterr().err
+    assert caught.value.code == 2
+    assert err.startswith(f"error: {name} = ")
+    assert err.count("\n") == 1
+
+
+def test_an_empty_key_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server must not come up open because a secret was not mounted."""
+    monkeypatch.setenv("THE_KEY", "")
+
+    with pytest.raises(ConfigError):
+        read_api_key("THE_KEY")
+
+
+def test_the_line_to_try_never_shows_the_key() -> None:
+    """Only the variable's name."""
+    assert '"Authorization: Bearer $THE_KEY"' in curl_line("http://h/v1", "THE_KEY")
+
+
+def test_the_server_loads_no_torch() -> None:
+    """Nor transformers: both come with the model only."""
+    code = (
+        "import sys, failsoft.cli.main, failsoft.engine.http.server, failsoft.engine.text.codec;"
+        "sys.exit(bool({'torch', 'transformers', 'tokenizers'} & sys.modules.keys()))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,152 @@
+"""``failsoft models``: results on stdout, one JSON document under --json, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from failsoft.cli.main import app
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that runs the command in an empty folder with an empty store."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FAILSOFT_HOME", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *words: CliRunner().invoke(app, ["models", *words], catch_exceptions=False)
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    """Return the smallest file with a GGUF header: no tensors, and an architecture's name."""
+
+    def text(value: str) -> bytes:
+        return len(value).to_bytes(8, "little") + value.encode()
+
+    path = tmp_path / "x.gguf"
+    counts = (0).to_bytes(8, "little") + (1).to_bytes(8, "little")
+    kind = (8).to_bytes(4, "little")
+    header = b"GGUF" + (3).to_bytes(4, "little") + counts
+    path.write_bytes(header + text("general.architecture") + kind + text("llama"))
+    return path
+
+
+def test_list_names_the_catalogue_before_anything_is_fetched(run: Any) -> None:
+    """Source, licence and size are known without the bytes."""
+    document = json.loads(run("list", "--json").stdout)
+
+    models = {model["name"]: model for model in document["models"]}
+    assert models["smollm2-135m-instruct"]["licence"] == "Apache-2.0"
+    assert models["gemma-3-270m"]["licence"] == "Gemma Terms of Use"
+    assert not any(model["is_stored"] for model in models.values())
+    assert "not fetched" in run("list").stdout
+
+
+def test_model_is_added_shown_verified_and_removed(run: Any, gguf: Path) -> None:
+    """The digest that add prints is the handle for all the rest."""
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+
+    shown = json.loads(run("show", digest[:8], "--dtype", "float32", "--json").stdout)
+    assert shown["model_digest"] == digest
+    assert shown["manifest"]["model"] == {"model.gguf": digest}
+    assert len(shown["version_digest"]) == 64
+    assert digest[:12] in run("list").stdout
+    assert digest in run("show", f"file:{gguf}", "--dtype", "float32").stdout
+    assert run("verify").stdout == "1 models, 2 files good, 0 bad\n"
+    assert run("remove", digest).stdout == f"removed {digest}\n"
+    assert run("verify").stdout == "0 models, 0 files good, 0 bad\n"
+
+
+def test_versions_of_the_config_file_are_listed(run: Any, gguf: Path, tmp_path: Path) -> None:
+    """Their names come first, and work wherever a name does."""
+    (tmp_path / "failsoft.toml").write_text("[versions.mine]\nsource = 'file:x.gguf'\n")
+    digest = run("add", "mine", "--fetch-only").stdout.strip()
+
+    first = json.loads(run("list", "--json").stdout)["models"][0]
+
+    assert (first["name"], first["digest"]) == ("mine", digest)
+    assert run("remove", "mine").stdout == f"removed {digest}\n"
+
+
+def test_verify_exits_with_1_and_names_the_bad_file(run: Any, gguf: Path, tmp_path: Path) -> None:
+    """A flipped bit is work that failed, not a usage error."""
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+    stored = tmp_path / "store" / "models" / digest / "files" / "model.gguf"
+    stored.write_bytes(stored.read_bytes()[:-1] + b"x")
+
+    result = run("verify", digest)
+
+    assert result.exit_code == 1
+    assert f"bad: models/{digest}/files/model.gguf: expected {digest}" in result.stdout
+    document = json.loads(run("verify", "--json").stdout)
+    assert [file["is_good"] for file in document["files"]] == [True, False]
+
+
+def test_damaged_model_is_listed_as_broken(run: Any, gguf: Path, tmp_path: Path) -> None:
+    """One damaged model does not hide the others."""
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+    (tmp_path / "store" / "models" / digest / "files" / "model.gguf").write_bytes(b"")
+
+    result = run("list")
+
+    assert result.exit_code == 0
+    assert "broken: run `failsoft models verify`" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("show", "nope"), 2, "one of gemma-3-270m, smollm2-135m-instruct"),
+        (("show", "gemma-3-270m"), 1, "failsoft models add gemma-3-270m"),
+        (("remove", "abcdef"), 1, "abcdef is not in"),
+        (("add", "hf:o/n@main"), 1, "write hf:o/n@<40-hex commit>"),
+        (("add", "gemma-3-270m", "--sha256", "0" * 64), 2, "has its own"),
+        (("add", "file:absent.gguf"), 1, "nothing at this path"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_error_is_one_line_with_the_next_step(
+    tmp_path: Path, words: tuple[str, ...], code: int, message: str
+) -> None:
+    """Nothing on stdout, no traceback, exit 2 for usage and 1 for work that failed."""
+    environment = {**os.environ, "FAILSOFT_HOME": str(tmp_path)}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "failsoft", "models", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_and_list_load_no_torch(tmp_path: Path) -> None:
+    """Looking at the store must not take seconds."""
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from failsoft.cli.main import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "assert CliRunner().invoke(app, ['models', 'list']).exit_code == 0\n"
+        "print({'torch', 'transformers'} & set(sys.modules))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "FAILSOFT_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "set()\n"
