@@ -173,6 +173,9 @@ class CachedReply:
     """sha256 in hex over the effective request, tenant and version digest included."""
     tenant: str
     version_digest: str | None
+    """Of the version that wrote it; None when its endpoint names none."""
+    source: str
+    """Hash of what the settings say of that version: how its digest is found again."""
     ladder: str
     created_at_ms: int
     """When the model finished it; its age counts from here."""
@@ -266,6 +269,18 @@ class ReplyStore(Protocol):
 
         Raises:
             StoreError: The database could not be read: the cached rung failed, not the call.
+        """
+
+    def last_digest(self, source: str) -> str | None:
+        """Return the digest under which *source* wrote its newest reply kept here.
+
+        So a ladder finds the replies of an engine that is down and cannot be asked.
+
+        Returns:
+            None when no reply of *source* is kept, or the newest one names no digest.
+
+        Raises:
+            StoreError: The database could not be read.
         """
 
     def put(self, reply: CachedReply) -> None:

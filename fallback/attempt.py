@@ -9,10 +9,12 @@ Comments, role chunks and usage chunks are no tokens and reset no clock. Units: 
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NoReturn
 
 from failsoft.call_records import AttemptOutcome as Outcome
+from failsoft.config.http import VERSION_HEADER
 from failsoft.errors import RungFailedError
 from failsoft.fallback.assembly import Assembly, Chunk
 from failsoft.fallback.choice import chunks_of
@@ -23,6 +25,7 @@ from failsoft.fallback.sse import SSEParser
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import HTTPReply, Transport
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 MAX_HELD_CHUNKS, MAX_HELD_BYTES = 64, 256 * 1024
 """Before the first content: an endpoint that says more without saying anything is broken."""
 MAX_ERROR_BYTES = 64 * 1024
@@ -83,6 +86,16 @@ class Attempt:
     def connect_s(self) -> float | None:
         """Seconds the connection took; None when an open one was used again."""
         return self._reply.connect_s if self._reply else None
+
+    @property
+    def version_digest(self) -> str | None:
+        """Digest of the version that writes the reply, as our engine says; None when it does not.
+
+        Taken from the reply itself: an engine may be restarted with another version under the
+        same URL and name at any moment.
+        """
+        said = self._reply.headers.get(VERSION_HEADER) if self._reply else None
+        return said if said is not None and _DIGEST.fullmatch(said) else None
 
     async def send(self, url: str, *, headers: list[tuple[str, str]], content: bytes) -> None:
         """Send the request; return when a reply that can be read has begun.

@@ -27,7 +27,7 @@ class Builder:
         settings: What to build.
         finder: Finds local engines.
         recorder: Gets an event for each change of a breaker.
-        replies: The reply cache.
+        replies: The reply cache; None leaves every cached rung out.
         transport: Returns the running event loop's transport.
         on_answer: Told after each answer of an endpoint.
         environ: Where API keys are.
@@ -43,7 +43,7 @@ class Builder:
         *,
         finder: EngineFinder,
         recorder: Recorder,
-        replies: ReplyStore,
+        replies: ReplyStore | None,
         transport: Callable[[], Transport],
         on_answer: Callable[[Endpoint, Target], None],
         environ: Mapping[str, str],
@@ -82,9 +82,12 @@ class Builder:
                     models_below=tuple(endpoints[n] for n in below if n != CACHE_RUNG),
                 )
                 rungs.append(self._model_rung(endpoints[name], place, config, budget))
-            elif self._settings.serves_cache(config):
+            elif self._replies is not None and self._settings.serves_cache(config):
                 above = [n for n in config.rungs[:index] if n != CACHE_RUNG] or models
-                rungs.append(self._cached_rung(index, config, [endpoints[n] for n in above]))
+                rung = self._cached_rung(
+                    index, config, [endpoints[n] for n in above], store=self._replies
+                )
+                rungs.append(rung)
         return Ladder(config, rungs=tuple(rungs), budget=budget)
 
     def _model_rung(
@@ -101,13 +104,13 @@ class Builder:
         )
 
     def _cached_rung(
-        self, index: int, config: LadderConfig, endpoints: list[Endpoint]
+        self, index: int, config: LadderConfig, endpoints: list[Endpoint], *, store: ReplyStore
     ) -> CachedRung:
         return CachedRung(
             index=index,
             ladder=config.name,
             config=config.cache,
-            store=self._replies,
+            store=store,
             versions=lambda: [endpoint.version() for endpoint in endpoints],
         )
 
@@ -169,6 +172,6 @@ class Builder:
         return Target(
             url=url,
             model=config.model,
-            version=Version(key=where, digest=None, price=config.price),
+            version=Version(source=where, digest=None, price=config.price),
             authorization=f"Bearer {secret}" if secret else None,
         )

@@ -92,7 +92,7 @@ class CachedRung:
         versions = self._versions()
         outcome = Outcome.CACHE_MISS
         for version in versions[:1] if self.is_first else versions:
-            kept = await self._read(call, self.key(request, version))
+            kept = await self._read(call, version)
             if kept is None:
                 continue
             age_s = max(0.0, call.surroundings.wall() - kept.created_at_ms / 1000)
@@ -115,7 +115,8 @@ class CachedRung:
             CachedReply(
                 key=self.key(request, answer.version),
                 tenant=request.tenant,
-                version_digest=reply.version,
+                version_digest=answer.version.digest,
+                source=answer.version.source,
                 ladder=self._ladder,
                 created_at_ms=call.surroundings.wall_ms(),
                 reply_json=json.dumps(reply.body, separators=(",", ":")),
@@ -132,14 +133,20 @@ class CachedRung:
         stale_s = 0.0 if self.is_first else self._config.stale_if_error_s
         return self._config.ttl_s + stale_s
 
-    async def _read(self, call: Call, key: str) -> CachedReply | None:
+    async def _read(self, call: Call, version: Version) -> CachedReply | None:
         try:
             async with asyncio.timeout(max(MIN_READ_S, call.deadline.remaining_s)):
-                return await asyncio.to_thread(self._store.get, key)
+                return await asyncio.to_thread(self._find, call.request, version)
         except StoreError as exc:
             raise self._passed(call, Outcome.STORE_FAILED, "the store cannot be read") from exc
         except TimeoutError as exc:
             raise self._passed(call, Outcome.STORE_FAILED, "the store took too long") from exc
+
+    def _find(self, request: CallRequest, version: Version) -> CachedReply | None:
+        """Return what *version* answered; while it cannot be asked, under its last digest."""
+        if version.digest is None:
+            version = version.served_as(self._store.last_digest(version.source))
+        return self._store.get(self.key(request, version))
 
     def _serve(self, call: Call, kept: CachedReply, age_s: float, began_s: float) -> KeptAnswer:
         body: dict[str, Any] = json.loads(kept.reply_json)

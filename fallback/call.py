@@ -95,6 +95,15 @@ def _are_messages(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(message, Mapping) for message in value)
 
 
+def new_call_id(at_ms: int) -> str:
+    """Return an id no other call has: the time in milliseconds, then 80 random bits.
+
+    Laid out as UUIDv7 (RFC 9562, 5.7), without its version bits: ids made together share
+    the head, so the store's index grows at one end instead of everywhere.
+    """
+    return f"call_{at_ms:012x}{os.urandom(10).hex()}"
+
+
 class Call:
     """One call under way; holds its ledger.
 
@@ -129,11 +138,11 @@ class Call:
         surroundings: Surroundings,
     ) -> None:
         self.request = request
-        self.call_id = f"call_{os.urandom(12).hex()}"
         self.surroundings = surroundings
         self.recorder = recorder
         self.started_s = surroundings.clock()
         self.started_at_ms = surroundings.wall_ms()
+        self.call_id = new_call_id(self.started_at_ms)
         deadline_s = request.deadline_s if request.deadline_s is not None else ladder_deadline_s
         self.deadline = Deadline(at_s=self.started_s + deadline_s, clock=surroundings.clock)
         self.attempts: list[AttemptRecord] = []

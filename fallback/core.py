@@ -40,7 +40,8 @@ class Backends:
     """Where a client's records and kept replies go."""
 
     recorder: Recorder
-    replies: ReplyStore
+    replies: ReplyStore | None
+    """None keeps no reply anywhere: no ladder then has a cached rung."""
     keys: IdempotencyStore
     close: Callable[[], None] = lambda: None
     """Flushes and closes them; called once."""

@@ -1,7 +1,7 @@
 """Where a local engine listens: the file its supervisor writes and the ladder reads.
 
-One JSON file per slot, ``$FAILSOFT_HOME/run/<slot>.json`` (`FAILSOFT_HOME` is
-``~/.cache/failsoft`` unless set), mode 0600, replaced as a whole by a rename:
+One JSON file per slot, ``<home>/run/<slot>.json`` (`failsoft.config.home`), mode 0600,
+replaced as a whole by a rename:
 
     {"schema": 1, "slot": "primary", "url": "http://127.0.0.1:40123/v1",
      "token": "…", "pid": 4711, "version": "smollm2-v1",
@@ -36,12 +36,6 @@ class RunningEngine:
     version_digest: str | None = None
     max_model_len: int | None = None
     """Prompt plus output tokens."""
-
-
-def home_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder that failsoft keeps its files in."""
-    home = environ.get("FAILSOFT_HOME")
-    return Path(home) if home else Path.home() / ".cache" / "failsoft"
 
 
 def engine_file(home: Path, slot: str) -> Path:

@@ -7,16 +7,17 @@ import hashlib
 import statistics
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from failsoft.call_records import AttemptOutcome as Outcome
-from failsoft.config.price import Price
+from failsoft.config.price import TokenPrice
 from failsoft.config.settings import EndpointConfig, Settings
+from failsoft.config.versions import VersionSettings, find_version
 from failsoft.fallback.breaker import Breaker
 from failsoft.fallback.cache_key import canonical_json
 from failsoft.fallback.context_check import lacks
-from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.rolling_window import RollingWindow
 
 NUM_SAMPLES = 32
@@ -33,10 +34,20 @@ _ASKED, _ANSWERED = 0, 1
 class Version:
     """What writes an endpoint's replies."""
 
-    key: str
-    """Stands for it in a reply's key: the same text for the same answers."""
+    source: str
+    """Hash of what the settings say of it: known before it ever answered."""
     digest: str | None
-    price: Price | None
+    """Of its manifest, as it reports it; None while not known, and for a foreign endpoint."""
+    price: TokenPrice | None
+
+    @property
+    def key(self) -> str:
+        """Stands for it in a reply's key: the same text for the same answers."""
+        return self.digest or self.source
+
+    def served_as(self, digest: str | None) -> "Version":
+        """Return it with the digest that its own reply reported, if one did."""
+        return self if digest is None else replace(self, digest=digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +100,8 @@ class Endpoint:
     ) -> None:
         self.name = config.name
         self.locate = locate
-        self.version = version
+        self._version = version
+        self._served: tuple[str, str | None] | None = None
         self.breaker = breaker
         self.ttft = Typical()
         self.service = Typical()
@@ -108,6 +120,17 @@ class Endpoint:
             tools=self._config.tools,
             json_schema=self._config.json_schema,
         )
+
+    def version(self) -> Version:
+        """Return what it runs, or would run, with the digest it last reported of itself."""
+        version = self._version()
+        if version.digest is None and self._served and self._served[0] == version.source:
+            return version.served_as(self._served[1])
+        return version
+
+    def on_served(self, version: Version) -> None:
+        """Take in what wrote a reply."""
+        self._served = (version.source, version.digest)
 
     @property
     def has_own_context(self) -> bool:
@@ -133,10 +156,18 @@ class Endpoint:
         return self._health.total(_ANSWERED) >= MIN_ANSWERED_RATIO * asked
 
 
-def manifest_key(manifest: Mapping[str, Any]) -> str:
-    """Return a hash over a version's manifest as written, without its price, in hex."""
-    kept = {k: v for k, v in manifest.items() if k != "price"}
-    return hashlib.sha256(canonical_json(kept).encode()).hexdigest()
+def version_source(name: str, version: VersionSettings | None) -> str:
+    """Return a hash over what the settings say of a version, its price apart, in hex.
+
+    Args:
+        name: Its name; counts only when the settings do not know it.
+        version: What they say; None when an engine runs something they do not name.
+    """
+    said: object = name
+    if version is not None:
+        # Only what is set: a key that a later failsoft adds must not change old hashes.
+        said = {k: v for k, v in asdict(version).items() if k != "price" and v not in (None, ())}
+    return hashlib.sha256(canonical_json(said).encode()).hexdigest()
 
 
 class EngineLocator:
@@ -152,7 +183,7 @@ class EngineLocator:
         self._settings = settings
         self._slot = slot
         self._finder = finder
-        self._keys = {name: manifest_key(table) for name, table in settings.versions.items()}
+        self._versions: dict[str, Version] = {}
 
     def locate(self) -> Target | str:
         """Return where it listens, or in words why it does not."""
@@ -162,7 +193,7 @@ class EngineLocator:
         return Target(
             url=engine.url.rstrip("/"),
             model=engine.version,
-            version=self._version_of(engine),
+            version=self._named(engine.version).served_as(engine.version_digest),
             authorization=f"Bearer {engine.token}" if engine.token else None,
             context_tokens=engine.max_model_len,
         )
@@ -170,18 +201,16 @@ class EngineLocator:
     def version(self) -> Version:
         """Return what it runs; what is pinned while it does not run."""
         engine = self._finder.find(self._slot)
-        if not isinstance(engine, str):
-            return self._version_of(engine)
-        pinned = self._settings.pins[self._slot]
-        return Version(
-            key=self._keys.get(pinned, pinned),
-            digest=None,
-            price=self._settings.prices.get(pinned),
-        )
+        if isinstance(engine, str):
+            return self._named(self._settings.pins[self._slot])
+        return self._named(engine.version).served_as(engine.version_digest)
 
-    def _version_of(self, engine: RunningEngine) -> Version:
-        return Version(
-            key=self._keys.get(engine.version, engine.version_digest or engine.version),
-            digest=engine.version_digest or self._keys.get(engine.version),
-            price=self._settings.prices.get(engine.version),
-        )
+    def _named(self, name: str) -> Version:
+        if name not in self._versions:
+            version = find_version(name, self._settings.versions)
+            self._versions[name] = Version(
+                source=version_source(name, version),
+                digest=None,
+                price=None if version is None else version.price,
+            )
+        return self._versions[name]

@@ -41,6 +41,13 @@ class MemoryReplyStore:
                 self._replies.move_to_end(key)
             return reply
 
+    def last_digest(self, source: str) -> str | None:
+        """Return the digest of *source*'s newest reply; None without one."""
+        with self._lock:
+            own = [reply for reply in self._replies.values() if reply.source == source]
+        newest = max(own, key=lambda reply: reply.created_at_ms, default=None)
+        return None if newest is None else newest.version_digest
+
     def put(self, reply: CachedReply) -> None:
         """Keep *reply* unless a newer one is there."""
         with self._lock:

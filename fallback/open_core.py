@@ -4,11 +4,10 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from failsoft.config.home import home_folder
 from failsoft.config.schema import load_settings
 from failsoft.config.settings import Settings
 from failsoft.fallback.core import Backends, Core
-from failsoft.fallback.discovery import home_folder
-from failsoft.fallback.memory_store import MemoryReplyStore
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
 from failsoft.store.store import Store
@@ -46,8 +45,7 @@ def _store_backends(settings: Settings, environ: Mapping[str, str]) -> Backends:
     store = Store(settings.store, environ=environ)
     return Backends(
         recorder=store.recorder,
-        # Without kept text no ladder has a cached rung, so this one stays empty.
-        replies=store.replies or MemoryReplyStore(),
+        replies=store.replies,
         keys=store.idempotency,
         close=store.close,
     )

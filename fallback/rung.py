@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from failsoft.call_records import AttemptOutcome as Outcome
+from failsoft.config.http import DEADLINE_HEADER
 from failsoft.config.settings import LadderConfig
 from failsoft.errors import RungFailedError
 from failsoft.fallback.answer import LiveAnswer
@@ -27,7 +28,6 @@ from failsoft.fallback.trial import Trial
 
 MIN_ATTEMPT_S = 0.005
 """With less left nothing can come back: the rung is passed over."""
-DEADLINE_HEADER = "x-failsoft-deadline-ms"
 PATHS = {"chat": "/chat/completions", "completion": "/completions"}
 
 
@@ -134,11 +134,13 @@ class EndpointRung:
         )
         held = await attempt.open()
         trial.on_open()
+        version = target.version.served_as(attempt.version_digest)
+        self.endpoint.on_served(version)
         answer = LiveAnswer(
             call,
             rung=self.endpoint.name,
             rung_index=self.place.index,
-            version=target.version,
+            version=version,
             attempt=attempt,
             held=held,
             settle=trial.settle,

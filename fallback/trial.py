@@ -125,7 +125,7 @@ class Trial:
             connect_s=attempt.connect_s,
             ttft_s=attempt.ttft_s,
             http_status=attempt.status,
-            version_digest=self._target.version.digest,
+            version_digest=attempt.version_digest or self._target.version.digest,
             reported_model=assembly.model,
             reported_fingerprint=assembly.fingerprint,
             num_prompt_tokens=assembly.num_prompt_tokens,

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from failsoft.cli.serving import DEFAULT_VERSION, read_api_key, run_engine
+from failsoft.cli.serving import read_api_key, run_engine
+from failsoft.config.catalogue import DEFAULT_MODEL
 from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
 
@@ -23,7 +24,7 @@ def _engine() -> None:
 def serve(
     version: Annotated[
         str, typer.Option(help="A version of failsoft.toml, or a catalogue model.")
-    ] = DEFAULT_VERSION,
+    ] = DEFAULT_MODEL,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = _HTTP.host,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = _HTTP.port,
     dtype: Annotated[

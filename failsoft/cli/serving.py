@@ -11,8 +11,6 @@ from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
 from failsoft.errors import ConfigError
 
-DEFAULT_VERSION = "smollm2-135m-instruct"
-
 
 def read_api_key(variable: str | None) -> str | None:
     """Return the key in an environment variable, or None when no variable is named.

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from failsoft.cli.serving import DEFAULT_VERSION, read_api_key, run_engine
+from failsoft.cli.serving import read_api_key, run_engine
+from failsoft.config.catalogue import DEFAULT_MODEL
 from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
 
@@ -28,7 +29,7 @@ def up(
         typer.echo(curl_line(url, api_key_env))
 
     code = run_engine(
-        DEFAULT_VERSION,
+        DEFAULT_MODEL,
         engine_config=EngineConfig(),
         http_config=http_config,
         dtype=None,

@@ -1,4 +1,4 @@
-"""What tokens cost. Unit: the price's own currency, per million tokens."""
+"""What tokens cost. Unit: one currency of the user's choice, per million tokens."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,7 +10,7 @@ PricePerMtok = Annotated[float, between(0, 1_000_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class TokenPrice:
     """A version's price; outside its digest, for a price change changes no answer.
 
     Raises:
@@ -34,7 +34,7 @@ class Price:
 
 
 def cost(
-    price: Price | None,
+    price: TokenPrice | None,
     *,
     num_prompt_tokens: int | None,
     num_output_tokens: int | None,

@@ -4,13 +4,13 @@ All problems are collected, so that one look at the output mends the file. The
 file is TOML 1.0; a relative SQLite path in it counts from the file's folder.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from failsoft.config.allowed import EnvName, Name, allowed_words, fits, shown
+from failsoft.config.file import load_toml
 from failsoft.config.settings import (
     CACHE_RUNG,
     BreakerConfig,
@@ -23,7 +23,7 @@ from failsoft.config.settings import (
     TimeoutConfig,
 )
 from failsoft.config.tables import Problems, as_table, did_you_mean, read_table
-from failsoft.config.version_tables import read_price, read_versions
+from failsoft.config.versions import read_price, read_versions, version_names
 from failsoft.errors import ConfigError
 
 DEFAULT_FILE = Path("failsoft.toml")
@@ -63,20 +63,14 @@ def load_settings(path: Path) -> Settings:
 def check_settings(path: Path) -> Checked:
     """Read *path* and collect every problem; never raises ConfigError itself."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as exc:
-        return Checked(None, [_file_problem(path, exc.strerror or type(exc).__name__)])
-    except ValueError as exc:  # TOML syntax, or not UTF-8
-        return Checked(None, [_file_problem(path, str(exc))])
+        raw = load_toml(path)
+    except ConfigError as exc:
+        return Checked(None, [exc])
     checked = read_settings(raw)
     if checked.settings is None:
         return checked
     store = _beside(checked.settings.store, path.resolve().parent)
     return Checked(replace(checked.settings, store=store), checked.problems)
-
-
-def _file_problem(path: Path, reason: str) -> ConfigError:
-    return ConfigError(key="settings file", value=str(path), allowed=f"a TOML file ({reason})")
 
 
 def _beside(store: StoreConfig, folder: Path) -> StoreConfig:
@@ -95,9 +89,11 @@ def read_settings(raw: Mapping[str, Any]) -> Checked:
             value = shown(section, raw[section]) if not isinstance(raw[section], dict) else "[…]"
             problems.append(ConfigError(key=section, value=value, allowed=allowed))
     store = read_table(StoreConfig, raw.get("store", {}), at="store", problems=problems)
-    versions, prices = read_versions(raw.get("versions", {}), problems)
+    versions = read_versions(raw.get("versions", {}), problems)
     pins = _read_names(raw.get("pins", {}), at="pins", hint=Name, problems=problems)
-    _refer(pins, versions, at="pins", what="version", problems=problems)
+    named = as_table(raw.get("versions", {}), at="versions", problems=[])
+    known = dict.fromkeys(version_names(named))
+    _refer(pins, known, at="pins", what="version or catalogue model", problems=problems)
     slots = as_table(raw.get("pins", {}), at="pins", problems=[])
     endpoints = _read_endpoints(raw.get("endpoints", {}), slots, problems)
     rungs = {*as_table(raw.get("endpoints", {}), at="endpoints", problems=[]), CACHE_RUNG}
@@ -108,7 +104,6 @@ def read_settings(raw: Mapping[str, Any]) -> Checked:
     settings = Settings(
         store=store,
         versions=versions,
-        prices=prices,
         pins=pins,
         endpoints=endpoints,
         ladders=ladders,

@@ -6,10 +6,11 @@ never live here, only the names of the environment variables that hold them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from failsoft.config.allowed import EnvName, Name, between, check_fields, matching
-from failsoft.config.price import Price
+from failsoft.config.price import TokenPrice
+from failsoft.config.versions import VersionSettings, find_version
 from failsoft.errors import ConfigError
 
 CACHE_RUNG = "cache"
@@ -103,7 +104,7 @@ class EndpointConfig:
     """Whether it takes tools; None when not known."""
     json_schema: bool | None = None
     """Whether it takes a JSON schema as response format; None when not known."""
-    price: Price | None = None
+    price: TokenPrice | None = None
     """Of a *url* endpoint; a pinned version carries its own."""
 
     def __post_init__(self) -> None:
@@ -231,10 +232,8 @@ class Settings:
     """The whole file, references resolved: every rung has its endpoint, every pin its version."""
 
     store: StoreConfig = field(default_factory=StoreConfig)
-    versions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Manifest tables by version name, as written."""
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    """By version name; a version without a price is absent."""
+    versions: Mapping[str, VersionSettings] = field(default_factory=dict)
+    """The file's own versions by name; a pin may also name a catalogue model."""
     pins: Mapping[str, str] = field(default_factory=dict)
     """Slot to version name: the first pins; a rollback moves them in the store."""
     endpoints: Mapping[str, EndpointConfig] = field(default_factory=dict)
@@ -249,8 +248,13 @@ class Settings:
         """Whether *ladder*'s cached rung can answer: no text kept, no cached reply."""
         return ladder.has_cache and self.store.keep_text != "none"
 
-    def price_of(self, endpoint: EndpointConfig) -> Price | None:
+    def price_of(self, endpoint: EndpointConfig) -> TokenPrice | None:
         """Return the price of what *endpoint* serves by the file's pins; None when it has none."""
         if endpoint.pin is None:
             return endpoint.price
-        return self.prices.get(self.pins[endpoint.pin])
+        return self.version_price(self.pins[endpoint.pin])
+
+    def version_price(self, name: str) -> TokenPrice | None:
+        """Return the price of the version called *name*; None when it has none."""
+        version = find_version(name, self.versions)
+        return None if version is None else version.price

@@ -14,7 +14,6 @@ def as_tables(settings: Settings) -> dict[str, Any]:
     Names of environment variables are shown; what they hold is never read.
     """
     tables = asdict(settings)
-    del tables["prices"]  # inside their versions already
     for section in ("endpoints", "ladders"):
         for table in tables[section].values():
             del table["name"]

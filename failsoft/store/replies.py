@@ -72,6 +72,26 @@ class SqlReplyStore:
             self._used[key] = int(self._clock() * 1000)
         return to_reply(dict(row))
 
+    def last_digest(self, source: str) -> str | None:
+        """Return the digest under which *source* wrote its newest reply; None without one.
+
+        Raises:
+            StoreError: The database could not be read.
+        """
+        with self._lock:
+            own = [reply for reply in self._pending.values() if reply.source == source]
+        if own:
+            return max(own, key=lambda reply: reply.created_at_ms).version_digest
+        newest = (
+            sa.select(replies.c.version_digest)
+            .where(replies.c.source == source)
+            .order_by(replies.c.created_at_ms.desc())
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            digest: str | None = connection.execute(newest).scalar()
+        return digest
+
     def put(self, reply: CachedReply) -> None:
         """Queue *reply*; never blocks, never raises. One larger than the cap is dropped."""
         if reply_bytes(reply) > self._max_bytes:

@@ -12,8 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from failsoft.cli.serving import DEFAULT_VERSION, read_api_key
+from failsoft.cli.serving import read_api_key
 from failsoft.cli.up import curl_line
+from failsoft.config.catalogue import DEFAULT_MODEL
 from failsoft.engine.http.server import bind
 from failsoft.errors import ConfigError
 
@@ -82,7 +83,7 @@ def test_up_prints_its_url_and_a_line_to_try() -> None:
 
         assert popen.wait(10) == 130
 
-    assert asked["version"] == DEFAULT_VERSION
+    assert asked["version"] == DEFAULT_MODEL
     assert asked["dtype"] is None
     assert printed[0] == url
     assert printed[1].startswith(f"curl -s {url}/chat/completions ")

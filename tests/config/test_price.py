@@ -2,10 +2,10 @@
 
 import pytest
 
-from failsoft.config.price import Price, cost
+from failsoft.config.price import TokenPrice, cost
 from failsoft.errors import ConfigError
 
-PRICE = Price(input_per_mtok=2.0, output_per_mtok=8.0, cached_input_per_mtok=0.5)
+PRICE = TokenPrice(input_per_mtok=2.0, output_per_mtok=8.0, cached_input_per_mtok=0.5)
 
 
 def test_each_kind_of_token_is_charged_at_its_own_price() -> None:
@@ -19,7 +19,7 @@ def test_each_kind_of_token_is_charged_at_its_own_price() -> None:
 
 def test_cached_tokens_cost_the_full_price_when_none_of_their_own_is_set() -> None:
     """No discount is assumed."""
-    price = Price(input_per_mtok=2.0, output_per_mtok=8.0)
+    price = TokenPrice(input_per_mtok=2.0, output_per_mtok=8.0)
 
     total = cost(
         price, num_prompt_tokens=1_000_000, num_cached_tokens=1_000_000, num_output_tokens=0
@@ -37,7 +37,7 @@ def test_a_missing_price_or_count_is_unknown_and_not_free() -> None:
 
 def test_a_price_of_zero_is_free() -> None:
     """An own machine may well be priced at nothing."""
-    free = Price(input_per_mtok=0, output_per_mtok=0)
+    free = TokenPrice(input_per_mtok=0, output_per_mtok=0)
 
     assert cost(free, num_prompt_tokens=9, num_output_tokens=9) == 0.0
 
@@ -54,4 +54,4 @@ def test_counts_that_cannot_be_are_refused(prompt: int, cached: int, output: int
 def test_a_cached_token_may_not_cost_more_than_a_fresh_one() -> None:
     """It is most likely two prices swapped."""
     with pytest.raises(ConfigError, match="at most input_per_mtok"):
-        Price(input_per_mtok=1, output_per_mtok=1, cached_input_per_mtok=2)
+        TokenPrice(input_per_mtok=1, output_per_mtok=1, cached_input_per_mtok=2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from failsoft.config.price import TokenPrice
 from failsoft.config.schema import check_settings, load_settings, read_settings
 from failsoft.config.show import as_tables, as_toml
 from failsoft.config.warnings import warnings_of
@@ -84,7 +85,9 @@ def test_every_name_of_the_contract_is_read() -> None:
     assert (chat.retry.attempts, chat.cache.match, chat.breaker.min_calls) == (4, "messages", 10)
     assert chat.timeouts.first_token_s == 10
     assert settings.pins == {"primary": "smollm2-v1"}
-    assert settings.prices["smollm2-v1"].output_per_mtok == 0.08
+    assert settings.versions["smollm2-v1"].price == TokenPrice(
+        input_per_mtok=0.02, output_per_mtok=0.08
+    )
     assert settings.endpoints["remote"].api_key_env == "REMOTE_KEY"
     assert settings.keys == {"acme": "ACME_KEY"}
 
@@ -169,7 +172,7 @@ def test_an_empty_file_is_all_defaults() -> None:
             'primary = "smollm2-v1"',
             'primary = "smollm2-v2"',
             "pins.primary = 'smollm2-v2'",
-            'no such version; did you mean "smollm2-v1"',
+            'no such version or catalogue model; did you mean "smollm2-v1"',
         ),
         (
             'pin = "primary"',
@@ -208,7 +211,7 @@ def test_an_empty_file_is_all_defaults() -> None:
             "pypi:smol==0.1:smol/S.gguf",
             "hf:org/name@main",
             "versions.smollm2-v1.source = 'hf:org/name@main'",
-            "hf:ORG/NAME@COMMIT with 40 hex digits",
+            "hf:ORG/NAME@<40-hex commit>",
         ),
         (
             "pypi:smol==0.1:smol/S.gguf",
@@ -283,7 +286,7 @@ def test_an_unreadable_file_is_one_problem(tmp_path: Path, content: bytes | None
     settings, problems = check_settings(file)
 
     assert settings is None
-    assert [problem.key for problem in problems] == ["settings file"]
+    assert [problem.key for problem in problems] == [str(file)]
 
 
 def test_loading_raises_the_first_problem_and_counts_the_others(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from failsoft.config.price import Price
+from failsoft.config.price import TokenPrice
 from failsoft.config.settings import (
     BreakerConfig,
     CacheConfig,
@@ -26,7 +26,7 @@ from failsoft.fallback.memory_store import (
 from failsoft.fallback.surroundings import Surroundings
 
 ASK: list[dict[str, Any]] = [{"role": "user", "content": "SECRET-PROMPT what is soft?"}]
-PRICE = Price(input_per_mtok=1.0, output_per_mtok=2.0)
+PRICE = TokenPrice(input_per_mtok=1.0, output_per_mtok=2.0)
 FAST = TimeoutConfig(connect_s=0.5, first_token_s=0.4, gap_s=0.3)
 ONCE = RetryConfig(attempts=1, base_s=0.01, cap_s=0.05)
 TWICE = RetryConfig(attempts=2, base_s=0.005, cap_s=0.02)

@@ -260,6 +260,8 @@ class BrokenStore:
     def get(self, key: str) -> CachedReply | None:
         raise StoreError("gone", url="sqlite://")
 
+    last_digest = get
+
     def put(self, reply: CachedReply) -> None:
         """Drop it."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from failsoft.config.settings import EndpointConfig, LadderConfig, Settings
+from failsoft.config.versions import VersionSettings
 from failsoft.errors import LadderExhaustedError
 from failsoft.fallback.async_client import AsyncClient
 from failsoft.fallback.core import Backends
@@ -96,7 +97,7 @@ def test_a_dead_process_is_no_engine(tmp_path: Path) -> None:
 def pinned(url: str) -> Settings:
     """Return a ladder of a local engine, a remote endpoint and the cache."""
     return Settings(
-        versions={"v1": {"source": "pypi:x"}, "v2": {"source": "pypi:y"}},
+        versions={name: VersionSettings(source=f"file:{name}.gguf") for name in ("v1", "v2")},
         pins={"primary": "v1"},
         endpoints={
             "primary": EndpointConfig(name="primary", pin="primary"),

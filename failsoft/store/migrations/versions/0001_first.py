@@ -102,6 +102,7 @@ def _make_texts() -> None:
         _text("key", key=True),
         _text("tenant"),
         _text("version_digest", null=True),
+        _text("source"),
         _text("ladder"),
         _big("created_at_ms"),
         _big("used_at_ms"),
@@ -113,6 +114,7 @@ def _make_texts() -> None:
     op.create_index("replies_by_creation", "replies", ["created_at_ms"])
     op.create_index("replies_by_tenant", "replies", ["tenant"])
     op.create_index("replies_by_version", "replies", ["version_digest"])
+    op.create_index("replies_by_source", "replies", ["source", "created_at_ms", "version_digest"])
 
 
 def _make_idempotency() -> None:
