@@ -9,23 +9,19 @@ Comments, role chunks and usage chunks are no tokens and reset no clock. Units: 
 import asyncio
 import contextlib
 import json
-import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NoReturn
 
-from failsoft.call_records import AttemptOutcome as Outcome
-from failsoft.config.http import VERSION_HEADER
 from failsoft.errors import RungFailedError
 from failsoft.fallback.assembly import Assembly, Chunk
 from failsoft.fallback.choice import chunks_of
 from failsoft.fallback.deadline import Clocks
-from failsoft.fallback.failure import Action, Failure, bad_reply, cut, status_failure
+from failsoft.fallback.failure import Failure, bad_reply, clock_failure, cut, status_failure
 from failsoft.fallback.retry_after import retry_after_s, should_retry
 from failsoft.fallback.sse import SSEParser
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import HTTPReply, Transport
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 MAX_HELD_CHUNKS, MAX_HELD_BYTES = 64, 256 * 1024
 """Before the first content: an endpoint that says more without saying anything is broken."""
 MAX_ERROR_BYTES = 64 * 1024
@@ -88,14 +84,9 @@ class Attempt:
         return self._reply.connect_s if self._reply else None
 
     @property
-    def version_digest(self) -> str | None:
-        """Digest of the version that writes the reply, as our engine says; None when it does not.
-
-        Taken from the reply itself: an engine may be restarted with another version under the
-        same URL and name at any moment.
-        """
-        said = self._reply.headers.get(VERSION_HEADER) if self._reply else None
-        return said if said is not None and _DIGEST.fullmatch(said) else None
+    def headers(self) -> Mapping[str, str]:
+        """The reply's headers; none when no reply began."""
+        return self._reply.headers if self._reply else {}
 
     async def send(self, url: str, *, headers: list[tuple[str, str]], content: bytes) -> None:
         """Send the request; return when a reply that can be read has begun.
@@ -289,18 +280,11 @@ class Attempt:
     def _clock_failure(self) -> Failure:
         """Say which clock ran out."""
         now_s = self._clock()
-        if now_s >= self._clocks.until_s - 0.001:
-            outcome = Outcome.DEADLINE if self._clocks.is_deadline else Outcome.TIMEOUT_TOTAL
-        elif self._content_s is None:
-            outcome = Outcome.TIMEOUT_FIRST_TOKEN
-        else:
-            outcome = Outcome.TIMEOUT_GAP
-        return Failure(
-            outcome=outcome,
-            action=Action.STEP_DOWN,
-            detail=f"after {now_s - self.started_s:.3f} s",
-            # Whether silence before the first token is evidence depends on how long it was.
-            is_evidence=outcome in (Outcome.TIMEOUT_GAP, Outcome.TIMEOUT_TOTAL),
+        return clock_failure(
+            now_s - self.started_s,
+            is_over=now_s >= self._clocks.until_s - 0.001,
+            is_deadline=self._clocks.is_deadline,
+            has_content=self._content_s is not None,
         )
 
     def _fail(self, failure: Failure) -> NoReturn:

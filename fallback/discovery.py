@@ -54,6 +54,16 @@ def publish_engine(home: Path, engine: RunningEngine) -> None:
     temporary.replace(path)
 
 
+def withdraw_engine(home: Path, engine: RunningEngine) -> None:
+    """Remove *engine*'s file, unless another engine has taken the slot since."""
+    path = engine_file(home, engine.slot)
+    try:
+        if json.loads(path.read_text(encoding="utf-8")).get("pid") == engine.pid:
+            path.unlink()
+    except (OSError, ValueError, AttributeError):
+        return  # gone, or no engine's file: nothing of ours is there
+
+
 class EngineFinder:
     """Finds local engines; a file is read again only when it changed.
 

@@ -4,6 +4,7 @@ Knows nothing of retries. Units: seconds, tokens. Not thread-safe: one event loo
 """
 
 import hashlib
+import re
 import statistics
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from failsoft.call_records import AttemptOutcome as Outcome
+from failsoft.config.http import VERSION_HEADER
 from failsoft.config.price import TokenPrice
 from failsoft.config.settings import EndpointConfig, Settings
 from failsoft.config.versions import VersionSettings, find_version
@@ -27,6 +29,7 @@ HEALTH_MIN_CALLS = 10
 MIN_ANSWERED_RATIO = 0.25
 """Below this share of answers a step down to it draws on the retry budget."""
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _ASKED, _ANSWERED = 0, 1
 
 
@@ -61,6 +64,16 @@ class Target:
     authorization: str | None = field(default=None, repr=False)
     context_tokens: int | None = None
     """As its supervisor published it; None when not known."""
+
+
+def reported_digest(headers: Mapping[str, str]) -> str | None:
+    """Return the digest of the version that writes a reply, as our engine's headers say.
+
+    Taken from each reply: an engine may be restarted with another version under the same
+    URL and name at any moment. None for a foreign endpoint.
+    """
+    said = headers.get(VERSION_HEADER, "")
+    return said if _DIGEST.fullmatch(said) else None
 
 
 class Typical:

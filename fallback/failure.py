@@ -187,6 +187,30 @@ def error_in_reply(error: Mapping[str, Any]) -> Failure:
     )
 
 
+def clock_failure(
+    elapsed_s: float, *, is_over: bool, is_deadline: bool, has_content: bool
+) -> Failure:
+    """Return the failure of an attempt that one of its clocks ended.
+
+    Args:
+        elapsed_s: How long it ran.
+        is_over: Whether all its time is up, not only that of its next content.
+        is_deadline: Whether the call's deadline set that time.
+        has_content: Whether any content came.
+    """
+    if is_over:
+        outcome = Outcome.DEADLINE if is_deadline else Outcome.TIMEOUT_TOTAL
+    else:
+        outcome = Outcome.TIMEOUT_GAP if has_content else Outcome.TIMEOUT_FIRST_TOKEN
+    return Failure(
+        outcome=outcome,
+        action=Action.STEP_DOWN,
+        detail=f"after {elapsed_s:.3f} s",
+        # Whether silence before the first token is evidence depends on how long it was.
+        is_evidence=outcome in (Outcome.TIMEOUT_GAP, Outcome.TIMEOUT_TOTAL),
+    )
+
+
 def _word(value: object) -> str | None:
     """Return a machine word fit for a message; anything longer or odd may be a user's text."""
     if isinstance(value, bool) or value is None:

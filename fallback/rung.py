@@ -18,7 +18,7 @@ from failsoft.fallback.attempt import Attempt
 from failsoft.fallback.breaker import Permit
 from failsoft.fallback.call import Call
 from failsoft.fallback.deadline import CACHE_RESERVE_S, clocks_for
-from failsoft.fallback.endpoint import Endpoint, Target
+from failsoft.fallback.endpoint import Endpoint, Target, reported_digest
 from failsoft.fallback.failure import Action, Failure, cause_of
 from failsoft.fallback.retry import make_retrying
 from failsoft.fallback.retry_budget import RetryBudget
@@ -134,7 +134,7 @@ class EndpointRung:
         )
         held = await attempt.open()
         trial.on_open()
-        version = target.version.served_as(attempt.version_digest)
+        version = target.version.served_as(reported_digest(attempt.headers))
         self.endpoint.on_served(version)
         answer = LiveAnswer(
             call,

@@ -14,7 +14,7 @@ from failsoft.fallback.attempt import Attempt
 from failsoft.fallback.breaker import Permit
 from failsoft.fallback.call import Call
 from failsoft.fallback.deadline import Clocks, is_silence_evidence
-from failsoft.fallback.endpoint import Endpoint, Target
+from failsoft.fallback.endpoint import Endpoint, Target, reported_digest
 from failsoft.fallback.failure import Action, Failure
 
 _log = logging.getLogger("failsoft.fallback")
@@ -125,7 +125,7 @@ class Trial:
             connect_s=attempt.connect_s,
             ttft_s=attempt.ttft_s,
             http_status=attempt.status,
-            version_digest=attempt.version_digest or self._target.version.digest,
+            version_digest=reported_digest(attempt.headers) or self._target.version.digest,
             reported_model=assembly.model,
             reported_fingerprint=assembly.fingerprint,
             num_prompt_tokens=assembly.num_prompt_tokens,

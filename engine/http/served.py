@@ -36,7 +36,7 @@ class ServedModel:
     @property
     def system_fingerprint(self) -> str:
         """The head of the version's digest: tells two deployments of one name apart."""
-        return self.version_digest.removeprefix("sha256:")[:_FINGERPRINT_CHARS]
+        return self.version_digest[:_FINGERPRINT_CHARS]
 
     @property
     def headers(self) -> dict[str, str]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from failsoft.cli.serving import read_api_key, run_engine
+from failsoft.cli.serving import check_slot, read_api_key, run_engine
 from failsoft.config.catalogue import DEFAULT_MODEL
 from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
@@ -55,6 +55,10 @@ def serve(
         list[str] | None,
         typer.Option(help="Another Host name to answer to; may be given several times."),
     ] = None,
+    slot: Annotated[
+        str | None,
+        typer.Option(help="Publish it here: endpoints with this pin find it by themselves."),
+    ] = None,
 ) -> None:
     """Serve one version until SIGTERM or Ctrl-C; running answers may finish."""
     http_config = HttpConfig(
@@ -71,5 +75,11 @@ def serve(
         max_waiting=max_waiting,
         prefix_cache=prefix_cache,
     )
-    code = run_engine(version, engine_config=engine_config, http_config=http_config, dtype=dtype)
+    code = run_engine(
+        version,
+        engine_config=engine_config,
+        http_config=http_config,
+        dtype=dtype,
+        slot=check_slot(slot),
+    )
     raise typer.Exit(code)

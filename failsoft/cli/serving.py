@@ -3,13 +3,20 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
+from failsoft.config.allowed import Name, allowed_words, fits
 from failsoft.config.engine import EngineConfig
+from failsoft.config.home import home_folder
 from failsoft.config.http import HttpConfig
 from failsoft.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failsoft.engine.http.served import ServerState
 
 
 def read_api_key(variable: str | None) -> str | None:
@@ -36,6 +43,7 @@ def run_engine(
     engine_config: EngineConfig,
     http_config: HttpConfig,
     dtype: str | None,
+    slot: str | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> int:
     """Serve *version* until a signal and return the process's exit code.
@@ -47,6 +55,7 @@ def run_engine(
         engine_config: How the engine runs.
         http_config: Where the server listens.
         dtype: Overrides the version's own; None keeps that.
+        slot: Where ladders find it: what ``pin`` of an endpoint names; None publishes nothing.
         on_ready: Given the base URL, ``/v1`` included, once requests are answered.
 
     Raises:
@@ -67,11 +76,45 @@ def run_engine(
         )
         url = f"{base_url(sock)}/v1"
 
+        withdraw = ExitStack()
+
         def tell() -> None:
+            if slot is not None:
+                withdraw.callback(_publish(state, slot, url))
             name = escape(state.served.name)
             console.print(f"[green]failsoft engine {name} ready on {escape(url)}[/]")
             if on_ready is not None:
                 on_ready(url)
                 sys.stdout.flush()
 
-        return serve(state, sock, drain_s=engine_config.drain_s, on_ready=tell)
+        with withdraw:
+            return serve(state, sock, drain_s=engine_config.drain_s, on_ready=tell)
+
+
+def check_slot(slot: str | None) -> str | None:
+    """Return *slot* if it can be one.
+
+    Raises:
+        ConfigError: It is no name; it would become part of a path.
+    """
+    if slot is not None and not fits(Name, slot):
+        raise ConfigError(key="--slot", value=slot, allowed=allowed_words(Name))
+    return slot
+
+
+def _publish(state: "ServerState", slot: str, url: str) -> Callable[[], None]:
+    """Tell ladders where the engine listens; return what tells them that it stopped."""
+    from failsoft.fallback.discovery import RunningEngine, publish_engine, withdraw_engine
+
+    home = home_folder(os.environ)
+    engine = RunningEngine(
+        slot=slot,
+        url=url,
+        pid=os.getpid(),
+        version=state.served.name,
+        token=state.config.api_key,
+        version_digest=state.served.version_digest,
+        max_model_len=state.served.max_model_len,
+    )
+    publish_engine(home, engine)
+    return lambda: withdraw_engine(home, engine)

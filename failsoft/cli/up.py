@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from failsoft.cli.serving import read_api_key, run_engine
+from failsoft.cli.serving import check_slot, read_api_key, run_engine
 from failsoft.config.catalogue import DEFAULT_MODEL
 from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
@@ -20,6 +20,10 @@ def up(
         str | None,
         typer.Option(help="Environment variable with the key that callers must send."),
     ] = None,
+    slot: Annotated[
+        str | None,
+        typer.Option(help="Publish it here: endpoints with this pin find it by themselves."),
+    ] = None,
 ) -> None:
     """Start the default engine and print its URL once it answers."""
     http_config = HttpConfig(host=host, port=port, api_key=read_api_key(api_key_env))
@@ -33,6 +37,7 @@ def up(
         engine_config=EngineConfig(),
         http_config=http_config,
         dtype=None,
+        slot=check_slot(slot),
         on_ready=tell,
     )
     raise typer.Exit(code)

@@ -82,10 +82,16 @@ def usage(fault: Fault) -> dict[str, Any]:
     return {"prompt_tokens": 7, "completion_tokens": n, "total_tokens": 7 + n}
 
 
+def extra_headers(fault: Fault) -> dict[str, str]:
+    """The version that our engine's replies name."""
+    return {"x-failsoft-version": fault["version"]} if "version" in fault else {}
+
+
 async def send_tokens(wire: Wire, name: str, fault: Fault) -> None:
     """Send the head, the role and the tokens."""
     await asyncio.sleep(fault.get("delay_s", 0))
-    await wire.raw(SSE_HEAD)
+    lines = "".join(f"{key}: {value}\r\n" for key, value in extra_headers(fault).items())
+    await wire.raw(SSE_HEAD.removesuffix(b"\r\n") + lines.encode() + b"\r\n")
     await wire.event(wire.chunk({"role": "assistant", "content": ""}))
     await asyncio.sleep(fault.get("first_s", 0))
     for text in words(name, fault):
@@ -115,7 +121,7 @@ async def ok_whole(wire: Wire, name: str, fault: Fault) -> None:
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
         "usage": usage(fault),
     }
-    await wire.plain(200, json.dumps(body).encode())
+    await wire.plain(200, json.dumps(body).encode(), headers=extra_headers(fault))
 
 
 async def ok_tools(wire: Wire, name: str, fault: Fault) -> None:

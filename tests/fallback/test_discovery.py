@@ -18,6 +18,7 @@ from failsoft.fallback.discovery import (
     RunningEngine,
     engine_file,
     publish_engine,
+    withdraw_engine,
 )
 from failsoft.fallback.memory_store import (
     MemoryIdempotencyStore,
@@ -177,3 +178,74 @@ def test_the_token_travels_and_shows_nowhere(
     assert request["headers"]["authorization"] == "bearer boot-token"
     assert request["body"]["model"] == "v1"
     assert "boot-token" not in str(recorder.records)
+
+
+def test_a_withdrawn_engine_is_gone_and_its_successor_stays(tmp_path: Path) -> None:
+    """An engine that stops late must not take down the file of the one that replaced it."""
+    publish_engine(tmp_path, ENGINE)
+    withdraw_engine(tmp_path, replace(ENGINE, pid=ENGINE.pid + 1))
+    assert EngineFinder(tmp_path).find("primary") == ENGINE
+
+    withdraw_engine(tmp_path, ENGINE)
+
+    assert not engine_file(tmp_path, "primary").exists()
+    withdraw_engine(tmp_path, ENGINE)  # twice is fine
+
+
+def test_a_reply_of_an_engine_that_is_down_is_found_by_a_new_client(
+    server_a: FaultServer, server_b: FaultServer, tmp_path: Path
+) -> None:
+    """Neither the engine nor its file can say the digest: the kept replies can."""
+    publish_engine(tmp_path, replace(ENGINE, url=server_a.url))
+    settings = pinned(server_b.url)
+    first, _ = make_client(settings, tmp_path)
+    kept_by = first._core.backends
+
+    async def run(client: AsyncClient) -> Reply:
+        async with client:
+            return await client.chat(ASK)
+
+    asyncio.run(run(first))
+    engine_file(tmp_path, "primary").unlink()
+    server_b.plan(default={"do": "status", "status": 500})
+    second = AsyncClient(settings, backends=kept_by, environ={"FAILSOFT_HOME": str(tmp_path)})
+    reply = asyncio.run(run(second))
+    moved = replace(settings, pins={"primary": "v2"})
+    third = AsyncClient(moved, backends=kept_by, environ={"FAILSOFT_HOME": str(tmp_path)})
+
+    assert (reply.rung, reply.version) == ("cache", "d" * 64)
+    with pytest.raises(LadderExhaustedError):
+        asyncio.run(run(third))
+    back = AsyncClient(settings, backends=kept_by, environ={"FAILSOFT_HOME": str(tmp_path)})
+    assert asyncio.run(run(back)).version == "d" * 64
+
+
+def test_the_header_of_a_reply_says_who_wrote_it(server_a: FaultServer, tmp_path: Path) -> None:
+    """Behind one URL the version may change at any moment; old replies then answer no more."""
+    config = EndpointConfig(name="a", url=server_a.url, model="m")
+    settings = Settings(
+        endpoints={"a": config},
+        ladders={"chat": LadderConfig(name="chat", rungs=("a", "cache"))},
+    )
+    client, recorder = make_client(settings, tmp_path)
+    down = {"do": "status", "status": 500}
+
+    async def run() -> list[Reply]:
+        async with client:
+            server_a.plan({"do": "ok_whole", "version": "d" * 64}, default=down)
+            replies = [await client.chat(ASK), await client.chat(ASK)]
+            server_a.plan({"do": "ok", "version": "e" * 64}, default=down)
+            other = [{"role": "user", "content": "something else"}]
+            replies.append(await client.chat(other))
+            with pytest.raises(LadderExhaustedError):
+                await client.chat(ASK)
+            server_a.plan({"do": "ok", "version": "not a digest"}, default=down)
+            replies.append(await client.chat(ASK, cache="off"))
+            return replies
+
+    replies = asyncio.run(run())
+
+    assert [reply.version for reply in replies] == ["d" * 64, "d" * 64, "e" * 64, None]
+    assert [reply.rung for reply in replies] == ["a", "cache", "a", "a"]
+    rows = [a.version_digest for a in recorder.records.attempts if a.outcome == "ok"]
+    assert rows == ["d" * 64, "d" * 64, "e" * 64, None]
