@@ -173,15 +173,26 @@ class CachedReply:
     """sha256 in hex over the effective request, tenant and version digest included."""
     tenant: str
     version_digest: str | None
-    """Of the version that wrote it; None when its endpoint names none."""
-    source: str
-    """Hash of what the settings say of that version: how its digest is found again."""
     ladder: str
     created_at_ms: int
     """When the model finished it; its age counts from here."""
     reply_json: str
     """The reply as the ladder wants it back; the store does not look inside."""
     finish_reason: str = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedVersion:
+    """Which version answered last for what the settings name: a pin's manifest, or a URL.
+
+    So a ladder finds the kept replies of an engine that is down and cannot be asked.
+    """
+
+    source: str
+    """sha256 in hex over what the settings say of it."""
+    version_digest: str | None
+    """None when its replies name none."""
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,16 +283,17 @@ class ReplyStore(Protocol):
         """
 
     def last_digest(self, source: str) -> str | None:
-        """Return the digest under which *source* wrote its newest reply kept here.
-
-        So a ladder finds the replies of an engine that is down and cannot be asked.
+        """Return the digest that *source* had when a reply of it was last kept.
 
         Returns:
-            None when no reply of *source* is kept, or the newest one names no digest.
+            None when none was kept, or that one named no digest.
 
         Raises:
             StoreError: The database could not be read.
         """
+
+    def note_served(self, served: ServedVersion) -> None:
+        """Queue which version answers; returns at once and never raises. The newest one counts."""
 
     def put(self, reply: CachedReply) -> None:
         """Queue *reply*; it replaces an older one under its key, never a newer one."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from failsoft.call_records import AttemptOutcome as Outcome
-from failsoft.call_records import AttemptRecord, CachedReply, ReplyStore
+from failsoft.call_records import AttemptRecord, CachedReply, ReplyStore, ServedVersion
 from failsoft.config.settings import CACHE_RUNG, CacheConfig
 from failsoft.errors import RungFailedError, StoreError
 from failsoft.fallback.answer import KeptAnswer, LiveAnswer
@@ -111,14 +111,16 @@ class CachedRung:
             return
         if self.is_first and not self.may_share(request) and request.cache == "on":
             return  # nobody would ever be given it
+        version, now_ms = answer.version, call.surroundings.wall_ms()
+        served = ServedVersion(source=version.source, version_digest=version.digest, at_ms=now_ms)
+        self._store.note_served(served)
         self._store.put(
             CachedReply(
-                key=self.key(request, answer.version),
+                key=self.key(request, version),
                 tenant=request.tenant,
-                version_digest=answer.version.digest,
-                source=answer.version.source,
+                version_digest=version.digest,
                 ladder=self._ladder,
-                created_at_ms=call.surroundings.wall_ms(),
+                created_at_ms=now_ms,
                 reply_json=json.dumps(reply.body, separators=(",", ":")),
             )
         )

@@ -19,6 +19,7 @@ from failsoft.call_records import (
     IdempotencyEntry,
     IdempotencyState,
     ReplyStoreSize,
+    ServedVersion,
 )
 
 MAX_REPLIES = 4096
@@ -31,6 +32,7 @@ class MemoryReplyStore:
 
     def __init__(self) -> None:
         self._replies: OrderedDict[str, CachedReply] = OrderedDict()
+        self._served: dict[str, ServedVersion] = {}
         self._lock = threading.Lock()
 
     def get(self, key: str) -> CachedReply | None:
@@ -42,11 +44,17 @@ class MemoryReplyStore:
             return reply
 
     def last_digest(self, source: str) -> str | None:
-        """Return the digest of *source*'s newest reply; None without one."""
+        """Return the digest that *source* had last; None without one."""
         with self._lock:
-            own = [reply for reply in self._replies.values() if reply.source == source]
-        newest = max(own, key=lambda reply: reply.created_at_ms, default=None)
-        return None if newest is None else newest.version_digest
+            served = self._served.get(source)
+        return None if served is None else served.version_digest
+
+    def note_served(self, served: ServedVersion) -> None:
+        """Keep which version answers."""
+        with self._lock:
+            known = self._served.get(served.source)
+            if known is None or known.at_ms <= served.at_ms:
+                self._served[served.source] = served
 
     def put(self, reply: CachedReply) -> None:
         """Keep *reply* unless a newer one is there."""

@@ -8,7 +8,7 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
 from failsoft.errors import StoreError
 from failsoft.store.database import Database
-from failsoft.store.rows import INSERTS, REPLY_COLUMNS, RecordKind, Row
+from failsoft.store.rows import INSERTS, RecordKind, Row
 
 _ROW_STATES = ("22", "23", "54")
 """SQLSTATE classes about one row: bad data, a constraint, a program limit (PostgreSQL, app. A)."""
@@ -44,11 +44,9 @@ class BatchWriter:
         rows: dict[RecordKind, list[Row]] = {}
         for item in batch:
             rows.setdefault(item.kind, []).append(item.row)
-        if RecordKind.REPLY in rows:
-            rows[RecordKind.REPLY] = _newest(rows[RecordKind.REPLY])
         with self._database.write() as connection:
             for kind, several in rows.items():
-                for chunk in _chunks(several):
+                for chunk in _chunks(_newest(kind, several)):
                     flat = tuple(chain.from_iterable(chunk))
                     connection.exec_driver_sql(self._statement(kind, len(chunk)), flat)
 
@@ -98,11 +96,14 @@ def _chunks(rows: list[Row]) -> Iterator[list[Row]]:
         start += size
 
 
-def _newest(rows: list[Row]) -> list[Row]:
+def _newest(kind: RecordKind, rows: list[Row]) -> list[Row]:
     """Return one row a key, the newest: PostgreSQL refuses to update a row twice."""
-    key, created = (REPLY_COLUMNS.index(name) for name in ("key", "created_at_ms"))
+    columns, stamp = INSERTS[kind].columns, INSERTS[kind].stamp
+    if stamp is None:
+        return rows
+    at = columns.index(stamp)
     kept: dict[str, Row] = {}
     for row in rows:
-        if row[key] not in kept or row[created] >= kept[row[key]][created]:
-            kept[row[key]] = row
+        if row[0] not in kept or row[at] >= kept[row[0]][at]:
+            kept[row[0]] = row
     return list(kept.values())

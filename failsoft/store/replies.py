@@ -11,16 +11,18 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from failsoft.call_records import CachedReply, ReplyStoreSize
+from failsoft.call_records import CachedReply, ReplyStoreSize, ServedVersion
 from failsoft.store.database import Database
 from failsoft.store.rows import RecordKind, reply_bytes, short, to_reply
-from failsoft.store.schema import replies
+from failsoft.store.schema import replies, served
 from failsoft.store.writer import RecordWriter
 
 EVICT_TO_RATIO = 0.9
 """An eviction goes this far below the cap, so that the next put does not evict again."""
 
 _BATCH = 500
+_SAY_AGAIN_MS = 60_000
+"""Another process may have noted another version meanwhile: what answers is said again."""
 
 
 class SqlReplyStore:
@@ -52,6 +54,7 @@ class SqlReplyStore:
         self._lock = threading.Lock()
         self._pending: dict[str, CachedReply] = {}
         self._used: dict[str, int] = {}
+        self._served: dict[str, ServedVersion] = {}
 
     def get(self, key: str) -> CachedReply | None:
         """Return the newest reply under *key*, however old, and count as a use of it.
@@ -73,24 +76,30 @@ class SqlReplyStore:
         return to_reply(dict(row))
 
     def last_digest(self, source: str) -> str | None:
-        """Return the digest under which *source* wrote its newest reply; None without one.
+        """Return the digest that *source* had when a reply of it was last kept; None without one.
 
         Raises:
             StoreError: The database could not be read.
         """
         with self._lock:
-            own = [reply for reply in self._pending.values() if reply.source == source]
-        if own:
-            return max(own, key=lambda reply: reply.created_at_ms).version_digest
-        newest = (
-            sa.select(replies.c.version_digest)
-            .where(replies.c.source == source)
-            .order_by(replies.c.created_at_ms.desc())
-            .limit(1)
-        )
+            noted = self._served.get(source)
+        if noted is not None:
+            return noted.version_digest
+        statement = sa.select(served.c.version_digest).where(served.c.source == source)
         with self._database.read() as connection:
-            digest: str | None = connection.execute(newest).scalar()
+            digest: str | None = connection.execute(statement).scalar()
         return digest
+
+    def note_served(self, version: ServedVersion) -> None:
+        """Queue which version answers, if that is news; never blocks, never raises."""
+        with self._lock:
+            known = self._served.get(version.source)
+            if known is not None:
+                is_same = known.version_digest == version.version_digest
+                if version.at_ms - known.at_ms < (_SAY_AGAIN_MS if is_same else 0):
+                    return
+            self._served[version.source] = version
+        self._writer.record_served(version)
 
     def put(self, reply: CachedReply) -> None:
         """Queue *reply*; never blocks, never raises. One larger than the cap is dropped."""

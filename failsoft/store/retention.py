@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from failsoft.config.settings import StoreConfig
 from failsoft.store.database import Database
 from failsoft.store.rows import short
-from failsoft.store.schema import attempts, calls, events, idempotency, replies, texts
+from failsoft.store.schema import attempts, calls, events, idempotency, replies, served, texts
 
 BATCH_ROWS = 500
 """Rows in one delete: a few milliseconds, so that records do not wait behind it."""
@@ -56,6 +56,7 @@ class Retention:
             _Rule(events, events.c.at_ms, config.event_days * _DAY_MS),
             _Rule(texts, texts.c.at_ms, text_days * _DAY_MS),
             _Rule(replies, replies.c.created_at_ms, reply_days * _DAY_MS),
+            _Rule(served, served.c.at_ms, reply_days * _DAY_MS),
             _Rule(idempotency, idempotency.c.until_ms, _LEASE_GRACE_MS),
         )
 

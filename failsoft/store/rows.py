@@ -19,6 +19,7 @@ from failsoft.call_records import (
     CallRecord,
     CallText,
     EventRecord,
+    ServedVersion,
 )
 
 MAX_TEXT = 500
@@ -36,6 +37,7 @@ class RecordKind(StrEnum):
     EVENT = "event"
     TEXT = "text"
     REPLY = "reply"
+    SERVED = "served version"
 
 
 class Insert(NamedTuple):
@@ -46,6 +48,9 @@ class Insert(NamedTuple):
     to_row: ToRow
     conflict: str
     """What happens to a second row with the same key."""
+    stamp: str | None = None
+    """The first column is the key, and the row with the newest *stamp* is kept; None keeps the
+    first one."""
 
     def statement(self, num_rows: int, placeholder: str) -> str:
         """Return the SQL for *num_rows*; *placeholder* is the driver's (``?`` or ``%s``)."""
@@ -108,7 +113,6 @@ def _reply_row(record: CachedReply) -> Row:
         record.key,
         short(record.tenant),
         short(record.version_digest),
-        short(record.source),
         short(record.ladder),
         record.created_at_ms,
         record.created_at_ms,
@@ -122,7 +126,6 @@ REPLY_COLUMNS = (
     "key",
     "tenant",
     "version_digest",
-    "source",
     "ladder",
     "created_at_ms",
     "used_at_ms",
@@ -130,11 +133,15 @@ REPLY_COLUMNS = (
     "finish_reason",
     "reply_json",
 )
-_NEWER_REPLY_WINS = (
-    "ON CONFLICT (key) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in REPLY_COLUMNS[1:])
-    + " WHERE excluded.created_at_ms >= replies.created_at_ms"
-)
+
+
+def _newest_wins(table: str, columns: tuple[str, ...], to_row: ToRow, *, stamp: str) -> Insert:
+    sets = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
+    conflict = f"ON CONFLICT ({columns[0]}) DO UPDATE SET {sets}"
+    conflict += f" WHERE excluded.{stamp} >= {table}.{stamp}"
+    return Insert(table, columns, to_row, conflict, stamp)
+
+
 _FIRST_WINS = "ON CONFLICT DO NOTHING"
 
 INSERTS: Mapping[RecordKind, Insert] = {
@@ -149,7 +156,8 @@ INSERTS: Mapping[RecordKind, Insert] = {
         _text_row,
         _FIRST_WINS,
     ),
-    RecordKind.REPLY: Insert("replies", REPLY_COLUMNS, _reply_row, _NEWER_REPLY_WINS),
+    RecordKind.REPLY: _newest_wins("replies", REPLY_COLUMNS, _reply_row, stamp="created_at_ms"),
+    RecordKind.SERVED: _newest_wins("served", *_plain(ServedVersion), stamp="at_ms"),
 }
 
 

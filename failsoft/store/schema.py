@@ -90,7 +90,6 @@ replies = Table(
     Column("key", Text, primary_key=True),
     Column("tenant", Text, nullable=False),
     Column("version_digest", Text),
-    Column("source", Text, nullable=False),
     Column("ladder", Text, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("used_at_ms", BigInteger, nullable=False),
@@ -102,8 +101,15 @@ replies = Table(
     Index("replies_by_creation", "created_at_ms"),
     Index("replies_by_tenant", "tenant"),
     Index("replies_by_version", "version_digest"),
-    # Covers the question for a source's last digest.
-    Index("replies_by_source", "source", "created_at_ms", "version_digest"),
+)
+
+served = Table(
+    "served",
+    metadata,
+    Column("source", Text, primary_key=True),
+    Column("version_digest", Text),
+    Column("at_ms", BigInteger, nullable=False),
+    Index("served_by_time", "at_ms"),
 )
 
 idempotency = Table(

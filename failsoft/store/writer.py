@@ -12,7 +12,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from failsoft.call_records import AttemptRecord, CachedReply, CallRecord, CallText, EventRecord
+from failsoft.call_records import (
+    AttemptRecord,
+    CachedReply,
+    CallRecord,
+    CallText,
+    EventRecord,
+    ServedVersion,
+)
 from failsoft.errors import StoreError
 from failsoft.store.batch import BatchWriter, Prepared, is_about_a_row
 from failsoft.store.database import Database
@@ -90,6 +97,10 @@ class RecordWriter:
         """Queue a call's words if they are to be kept; never blocks, never raises."""
         if self._keeps_text:
             self._put(RecordKind.TEXT, record)
+
+    def record_served(self, record: ServedVersion, /) -> None:
+        """Queue which version answers; never blocks, never raises."""
+        self._put(RecordKind.SERVED, record)
 
     def record_reply(self, record: CachedReply, /) -> bool:
         """Queue one reply; False when it was dropped. Never blocks, never raises."""

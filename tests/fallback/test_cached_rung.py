@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from failsoft.call_records import CachedReply
+from failsoft.call_records import CachedReply, ServedVersion
 from failsoft.config.settings import CacheConfig, StoreConfig
 from failsoft.errors import CallRefusedError, LadderExhaustedError, StoreError
 from failsoft.fallback.reply import Reply
@@ -261,6 +261,9 @@ class BrokenStore:
         raise StoreError("gone", url="sqlite://")
 
     last_digest = get
+
+    def note_served(self, served: ServedVersion) -> None:
+        """Drop it."""
 
     def put(self, reply: CachedReply) -> None:
         """Drop it."""

@@ -229,7 +229,6 @@ def make_reply(clock: Clock) -> Callable[..., CachedReply]:
         defaults: dict[str, Any] = {
             "tenant": "",
             "version_digest": "d" * 64,
-            "source": "s" * 64,
             "ladder": "chat",
             "created_at_ms": clock.now_ms,
             "reply_json": '{"text": "hello"}',

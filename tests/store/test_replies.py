@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from failsoft.call_records import CachedReply, ReplyStore
+from failsoft.call_records import CachedReply, ReplyStore, ServedVersion
 from failsoft.store import Store
 
 OpenStore = Callable[..., Store]
@@ -166,3 +166,28 @@ def test_size_counts_bytes_of_text_not_characters(
     size = replies_of(store).size()
 
     assert (size.num_replies, size.num_bytes) == (2, 4)
+
+
+def test_the_last_digest_of_a_source_is_found_again(open_store: OpenStore) -> None:
+    """By any process, whatever happened to the replies; the newest one counts."""
+    one, other = open_store(), open_store()
+    assert replies_of(one).last_digest("s") is None
+
+    for at_ms, digest in ((1, "d"), (3, "f"), (2, "e")):
+        replies_of(one).note_served(ServedVersion(source="s", version_digest=digest, at_ms=at_ms))
+    replies_of(one).note_served(ServedVersion(source="t", version_digest=None, at_ms=1))
+    assert one.flush(10)
+
+    assert replies_of(one).last_digest("s") == replies_of(other).last_digest("s") == "f"
+    assert replies_of(other).last_digest("t") is None
+
+
+def test_what_answers_is_written_when_it_changes_and_now_and_then(open_store: OpenStore) -> None:
+    """Not with every reply: it hardly ever changes."""
+    store = open_store()
+    for at_ms, digest in ((0, "d"), (1, "d"), (59_999, "d"), (60_000, "d"), (60_001, "e")):
+        version = ServedVersion(source="s", version_digest=digest, at_ms=at_ms)
+        replies_of(store).note_served(version)
+    assert store.flush(10)
+
+    assert store.stats().written_total["served version"] == 3

@@ -47,7 +47,6 @@ def test_uses_are_written_so_that_another_process_evicts_in_the_right_order(
             CachedReply(
                 key="k",
                 tenant="",
-                source="s",
                 version_digest=None,
                 ladder="chat",
                 created_at_ms=int(now_s * 1000),

@@ -1,4 +1,4 @@
-"""Calls, attempts, texts, replies, idempotency keys and events."""
+"""Calls, attempts, texts, replies, served versions, idempotency keys and events."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -102,7 +102,6 @@ def _make_texts() -> None:
         _text("key", key=True),
         _text("tenant"),
         _text("version_digest", null=True),
-        _text("source"),
         _text("ladder"),
         _big("created_at_ms"),
         _big("used_at_ms"),
@@ -114,7 +113,10 @@ def _make_texts() -> None:
     op.create_index("replies_by_creation", "replies", ["created_at_ms"])
     op.create_index("replies_by_tenant", "replies", ["tenant"])
     op.create_index("replies_by_version", "replies", ["version_digest"])
-    op.create_index("replies_by_source", "replies", ["source", "created_at_ms", "version_digest"])
+    op.create_table(
+        "served", _text("source", key=True), _text("version_digest", null=True), _big("at_ms")
+    )
+    op.create_index("served_by_time", "served", ["at_ms"])
 
 
 def _make_idempotency() -> None:
