@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack
 from failsoft.fallback.call import Kind
 from failsoft.fallback.core import Backends
 from failsoft.fallback.ladder import Ladder
-from failsoft.fallback.open_core import SettingsSource, open_core
+from failsoft.fallback.open_core import SettingsSource, open_core, read_source
 from failsoft.fallback.reply import Reply
 from failsoft.fallback.request_face import (
     CallOptions,
@@ -64,6 +64,17 @@ class AsyncClient:
     def ladders(self) -> Mapping[str, Ladder]:
         """The ladders by name, with their rungs' standing; to look at, not to change."""
         return self._core.ladders
+
+    def reload(self, settings: SettingsSource) -> None:
+        """Answer new calls by *settings*; calls under way end by those they began with.
+
+        Call it on the client's event loop. An endpoint that stays what it was keeps its breaker.
+
+        Raises:
+            ConfigError: The settings are wrong, name another store, or an API key's variable is
+                not set; the old settings stay.
+        """
+        self._core.reload(read_source(settings))
 
     async def chat(self, messages: Messages, **arguments: Any) -> Reply:
         """Return the whole reply to a chat.

@@ -57,14 +57,19 @@ class Builder:
         self._on_answer = on_answer
         self._environ = environ
         self._surroundings = surroundings
-        self._endpoints: dict[tuple[object, ...], Endpoint] = {}
+        self.endpoints: dict[tuple[object, ...], Endpoint] = {}
+        self._before: dict[tuple[object, ...], Endpoint] = {}
 
-    def build(self) -> dict[str, Ladder]:
+    def build(self, *, after: "Builder | None" = None) -> dict[str, Ladder]:
         """Return every ladder by name.
 
         Two ladders share an endpoint's standing and breaker when they judge it alike.
+
+        Args:
+            after: Whose endpoints' standing goes on, where they stay what they were.
         """
-        self._endpoints = {}
+        self.endpoints = {}
+        self._before = after.endpoints if after is not None else {}
         return {name: self._ladder(config) for name, config in self._settings.ladders.items()}
 
     def _ladder(self, config: LadderConfig) -> Ladder:
@@ -116,17 +121,19 @@ class Builder:
 
     def _endpoint(self, name: str, ladder: LadderConfig) -> Endpoint:
         key = (name, ladder.breaker, ladder.timeouts)
-        if key not in self._endpoints:
+        if key not in self.endpoints:
             config = self._settings.endpoints[name]
             locate, version = self._whereabouts(config)
-            self._endpoints[key] = Endpoint(
+            self.endpoints[key] = Endpoint(
                 config,
                 locate=locate,
                 version=version,
                 breaker=self._breaker(name, ladder),
                 clock=self._surroundings.clock,
             )
-        return self._endpoints[key]
+            if (before := self._before.get(key)) is not None:
+                self.endpoints[key].go_on_from(before)
+        return self.endpoints[key]
 
     def _breaker(self, name: str, ladder: LadderConfig) -> Breaker:
         def on_change(state: BreakerState, why: str) -> None:

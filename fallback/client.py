@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from failsoft.config.settings import Settings
 from failsoft.errors import ClientClosedError
 from failsoft.fallback.async_client import AsyncClient
 from failsoft.fallback.background_loop import BackgroundLoop
 from failsoft.fallback.call import Kind
 from failsoft.fallback.core import Backends
 from failsoft.fallback.ladder import Ladder
-from failsoft.fallback.open_core import SettingsSource
+from failsoft.fallback.open_core import SettingsSource, read_source
 from failsoft.fallback.reply import Delta, Reply
 from failsoft.fallback.request_face import CallOptions, Messages, Prompt, split
 from failsoft.fallback.stream import NO_REPLY_YET, ReplyStream
@@ -58,6 +59,19 @@ class Client:
     def ladders(self) -> Mapping[str, Ladder]:
         """The ladders by name, with their rungs' standing; to look at, not to change."""
         return self._client.ladders
+
+    def reload(self, settings: SettingsSource) -> None:
+        """Answer new calls by *settings*; see `AsyncClient.reload`.
+
+        Raises:
+            ConfigError: The settings are wrong, name another store, or an API key's variable is
+                not set; the old settings stay.
+        """
+        self._check_open()
+        self._loop.run(self._reload(read_source(settings)))
+
+    async def _reload(self, settings: Settings) -> None:
+        self._client.reload(settings)
 
     def chat(self, messages: Messages, **arguments: Any) -> Reply:
         """Return the whole reply to a chat.

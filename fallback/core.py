@@ -14,7 +14,7 @@ from typing import Any
 
 from failsoft.call_records import IdempotencyStore, Recorder, ReplyStore
 from failsoft.config.settings import Settings
-from failsoft.errors import ClientClosedError, InvalidCallError
+from failsoft.errors import ClientClosedError, ConfigError, InvalidCallError
 from failsoft.fallback.answer import Answer, LiveAnswer
 from failsoft.fallback.build import Builder
 from failsoft.fallback.call import Call, CallRequest
@@ -90,20 +90,45 @@ class Core:
             weakref.WeakKeyDictionary()
         )
         self._is_closed = False
+        self._store_config = settings.store
         self._learner = ContextLearner(clock=surroundings.clock)
-        self._builder = Builder(
+        self._finder = EngineFinder(home)
+        self._environ = environ
+        self._builder = self._new_builder(settings)
+        self.ladders: dict[str, Ladder] = self._builder.build()
+
+    def _new_builder(self, settings: Settings) -> Builder:
+        return Builder(
             settings,
-            finder=EngineFinder(home),
-            recorder=backends.recorder,
-            replies=backends.replies,
+            finder=self._finder,
+            recorder=self.backends.recorder,
+            replies=self.backends.replies,
             transport=lambda: self._parts().transport,
             on_answer=lambda endpoint, target: self._learner.on_answer(
                 endpoint, target, transport=self._parts().transport, spawn=self.spawn
             ),
-            environ=environ,
-            surroundings=surroundings,
+            environ=self._environ,
+            surroundings=self.surroundings,
         )
-        self.ladders: dict[str, Ladder] = self._builder.build()
+
+    def reload(self, settings: Settings) -> None:
+        """Answer new calls by *settings*; calls under way end by those they began with.
+
+        An endpoint that stays what it was keeps its breaker and what was learnt of it.
+
+        Raises:
+            ConfigError: The store is another one, or an API key's variable is not set; the old
+                settings stay.
+        """
+        if settings.store != self._store_config:
+            raise ConfigError(
+                key="store",
+                value=settings.store.url,
+                allowed="unchanged while a client is open; make a new client",
+            )
+        builder = self._new_builder(settings)
+        self.ladders = builder.build(after=self._builder)
+        self._builder = builder
 
     async def ask(self, request: CallRequest) -> Reply:
         """Return a whole reply.

@@ -114,7 +114,7 @@ class Endpoint:
         self.name = config.name
         self.locate = locate
         self._version = version
-        self._served: tuple[str, str | None] | None = None
+        self.served: tuple[str, str | None] | None = None
         self.breaker = breaker
         self.ttft = Typical()
         self.service = Typical()
@@ -123,7 +123,20 @@ class Endpoint:
         self.unpriced: set[str] = set()
         """Versions that a warning was given for: once each is enough."""
         self._config = config
-        self._health = RollingWindow(window_s=HEALTH_WINDOW_S, num_counts=2, clock=clock)
+        self.health = RollingWindow(window_s=HEALTH_WINDOW_S, num_counts=2, clock=clock)
+
+    def go_on_from(self, before: "Endpoint") -> None:
+        """Take over the standing of the endpoint it was before the settings were read again.
+
+        Nothing is taken over when it is another endpoint, or another version, under its name.
+        """
+        if before.version().source != self.version().source:
+            return
+        self.breaker = before.breaker
+        self.ttft, self.service = before.ttft, before.service
+        self.health, self.served = before.health, before.served
+        if not self.has_own_context:
+            self.context_tokens = before.context_tokens
 
     def lacks(self, body: Mapping[str, Any]) -> Outcome | None:
         """Return why it cannot take *body*; None when it may."""
@@ -137,13 +150,13 @@ class Endpoint:
     def version(self) -> Version:
         """Return what it runs, or would run, with the digest it last reported of itself."""
         version = self._version()
-        if version.digest is None and self._served and self._served[0] == version.source:
-            return version.served_as(self._served[1])
+        if version.digest is None and self.served and self.served[0] == version.source:
+            return version.served_as(self.served[1])
         return version
 
     def on_served(self, version: Version) -> None:
         """Take in what wrote a reply."""
-        self._served = (version.source, version.digest)
+        self.served = (version.source, version.digest)
 
     @property
     def has_own_context(self) -> bool:
@@ -152,9 +165,9 @@ class Endpoint:
 
     def on_end(self, *, is_answered: bool) -> None:
         """Count one attempt that was sent and told something."""
-        self._health.add(_ASKED)
+        self.health.add(_ASKED)
         if is_answered:
-            self._health.add(_ANSWERED)
+            self.health.add(_ANSWERED)
 
     def earns_step_down(self) -> bool:
         """Return whether it answers often enough that stepping down to it is free.
@@ -163,10 +176,10 @@ class Endpoint:
         throttle of the SRE book (ch. 21), but only for steps down: live traffic's own first
         attempt is the breaker's business.
         """
-        asked = self._health.total(_ASKED)
+        asked = self.health.total(_ASKED)
         if asked < HEALTH_MIN_CALLS:
             return True
-        return self._health.total(_ANSWERED) >= MIN_ANSWERED_RATIO * asked
+        return self.health.total(_ANSWERED) >= MIN_ANSWERED_RATIO * asked
 
 
 def version_source(name: str, version: VersionSettings | None) -> str:

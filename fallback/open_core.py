@@ -29,7 +29,7 @@ def open_core(
         ConfigError: The settings are wrong, or an API key's variable is not set.
         StoreError: The store cannot be opened.
     """
-    settings = source if isinstance(source, Settings) else load_settings(Path(source))
+    settings = read_source(source)
     env = os.environ if environ is None else environ
     return Core(
         settings,
@@ -39,6 +39,15 @@ def open_core(
         surroundings=surroundings or Surroundings(),
         make_transport=make_transport,
     )
+
+
+def read_source(source: SettingsSource) -> Settings:
+    """Return the settings that *source* is, or names.
+
+    Raises:
+        ConfigError: They are wrong.
+    """
+    return source if isinstance(source, Settings) else load_settings(Path(source))
 
 
 def _store_backends(settings: Settings, environ: Mapping[str, str]) -> Backends:

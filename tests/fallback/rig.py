@@ -1,7 +1,7 @@
 """Ladders over fault servers, for tests: settings in one line, records in memory."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,9 @@ from failsoft.fallback.memory_store import (
     MemoryReplyStore,
 )
 from failsoft.fallback.surroundings import Surroundings
+
+Note = Callable[[str, object], None]
+"""pytest's ``record_property``: a test's figure for the proof."""
 
 ASK: list[dict[str, Any]] = [{"role": "user", "content": "SECRET-PROMPT what is soft?"}]
 PRICE = TokenPrice(input_per_mtok=1.0, output_per_mtok=2.0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,16 @@ from failsoft.config.settings import BreakerConfig, CacheConfig, RetryConfig, Ti
 from failsoft.errors import CallRefusedError, LadderExhaustedError
 from failsoft.fallback.reply import Reply
 from tests.fallback.fault_server import Fault, FaultServer
-from tests.fallback.rig import ASK, FAST, ONCE, TWICE, Rig, make_rig, refused_port, settings_for
+from tests.fallback.rig import (
+    ASK,
+    FAST,
+    ONCE,
+    TWICE,
+    Rig,
+    make_rig,
+    refused_port,
+    settings_for,
+)
 
 ROLE: Fault = {"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]}
 STOP: Fault = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
@@ -198,7 +208,9 @@ def test_spent_quota_and_a_full_queue_step_down_without_retry(
     assert rig.ledger == [f"a {outcome}", "b ok"] * 4
 
 
-def test_wire_count_is_attempts_on_each_rung(server_a: FaultServer, server_b: FaultServer) -> None:
+def test_wire_count_is_attempts_on_each_rung(
+    server_a: FaultServer, server_b: FaultServer, record_property: Callable[[str, object], None]
+) -> None:
     """Always 503, 3 attempts, 2 models, and traffic that earned the budget: exactly 3 + 3."""
     retry = RetryConfig(attempts=3, base_s=0.002, cap_s=0.01)
     rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url), retry=retry))
@@ -216,6 +228,7 @@ def test_wire_count_is_attempts_on_each_rung(server_a: FaultServer, server_b: Fa
 
     asyncio.run(run())
 
+    record_property("upstream calls", f"{server_a.hits}+{server_b.hits}")
     assert (server_a.hits, server_b.hits) == (3, 3)
 
 

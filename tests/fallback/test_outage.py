@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,7 +48,11 @@ async def load(client: Any, *, calls: int, per_s: float) -> list[str]:
     ids=["503", "503-without-breaker", "429", "queue-full", "reset"],
 )
 def test_everything_down_does_not_multiply_load(
-    server_a: FaultServer, server_b: FaultServer, fault: Fault, breaker: BreakerConfig
+    server_a: FaultServer,
+    server_b: FaultServer,
+    fault: Fault,
+    breaker: BreakerConfig,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """100 calls/s, both models down: leaders make 3.1 and 6.0 upstream calls per call, we 1.15.
 
@@ -67,6 +72,7 @@ def test_everything_down_does_not_multiply_load(
     results = asyncio.run(run())
 
     upstream = server_a.hits + server_b.hits
+    record_property("upstream calls per call", f"{(upstream - FLOOR) / 300:.2f}")
     free = FLOOR + 20  # the floor, and HEALTH_MIN_CALLS with what was in flight beside them
     assert set(results) == {"error"}
     assert upstream <= 1.15 * 300 + free
@@ -94,7 +100,9 @@ def test_one_rung_down_costs_nobody_an_answer(server_a: FaultServer, server_b: F
     assert set(asyncio.run(run())) == {"b"}, collections.Counter(rig.ledger)
 
 
-def test_recovery_is_found_by_one_probe(server_a: FaultServer, server_b: FaultServer) -> None:
+def test_recovery_is_found_by_one_probe(
+    server_a: FaultServer, server_b: FaultServer, record_property: Callable[[str, object], None]
+) -> None:
     """50 parallel calls meet an open breaker whose time is over: 1 asks, 49 go on.
 
     A leading gateway sends all 50 to the dead endpoint.
@@ -120,6 +128,7 @@ def test_recovery_is_found_by_one_probe(server_a: FaultServer, server_b: FaultSe
 
     probes, down, up = asyncio.run(run())
 
+    record_property("probes by 50 parallel calls", probes)
     assert probes == 1
     assert set(down) == {"b"}
     assert set(up) == {"a"}
@@ -135,7 +144,10 @@ def test_recovery_is_found_by_one_probe(server_a: FaultServer, server_b: FaultSe
 
 @pytest.mark.parametrize("at", ["headers", "comments"])
 def test_an_endpoint_alive_but_silent_is_paid_for_until_its_breaker_opens(
-    server_a: FaultServer, server_b: FaultServer, at: str
+    server_a: FaultServer,
+    server_b: FaultServer,
+    at: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """40 calls: a leading gateway pays the clock on each, or hangs."""
     server_a.plan(default={"do": "stall", "at": at})
@@ -156,6 +168,7 @@ def test_an_endpoint_alive_but_silent_is_paid_for_until_its_breaker_opens(
 
     took = asyncio.run(run())
 
+    record_property("of 40 calls that paid for the silence", sum(t > 0.09 for t in took))
     assert sum(t > 0.09 for t in took) == server_a.hits == 5
     assert max(took[5:]) < 0.09
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ def make(server: FaultServer) -> Rig:
     return make_rig(settings_for(("a", server.url), "cache"))
 
 
-def test_ten_identical_parallel_calls_hit_upstream_once(server_a: FaultServer) -> None:
+def test_ten_identical_parallel_calls_hit_upstream_once(
+    server_a: FaultServer, record_property: Callable[[str, object], None]
+) -> None:
     """Two leading gateways make ten upstream calls of them."""
     server_a.plan(default=SLOW)
     rig = make(server_a)
@@ -32,6 +35,7 @@ def test_ten_identical_parallel_calls_hit_upstream_once(server_a: FaultServer) -
 
     assert {reply.text for reply in replies} == {"A0 A1 A2 "}
     assert len({reply.call_id for reply in replies}) == 10
+    record_property("upstream calls", server_a.hits)
     assert server_a.hits == 1
     assert len(rig.recorder.records.calls) == 10
     assert sum(call.cost or 0 for call in rig.recorder.records.calls) == pytest.approx(1.3e-05)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -121,7 +122,11 @@ def test_a_streamed_reply_is_the_whole_one(server_a: FaultServer) -> None:
 @pytest.mark.parametrize("at", ["silence", "headers", "role", "token"])
 @pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
 def test_a_caller_who_leaves_cancels_everything_behind_it(
-    server_a: FaultServer, server_b: FaultServer, at: str, is_stream: bool
+    server_a: FaultServer,
+    server_b: FaultServer,
+    at: str,
+    is_stream: bool,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Within 100 ms, before the first text too, and no new upstream call after."""
     server_a.plan(default={"do": "stall", "at": at})
@@ -143,6 +148,7 @@ def test_a_caller_who_leaves_cancels_everything_behind_it(
 
     closed_s = server_a.wait_closed(1)
     assert closed_s is not None
+    record_property("ms to the cancel", f"{(closed_s - left_s) * 1000:.0f}")
     assert closed_s - left_s < 0.1
     assert (server_a.hits, server_b.hits) == (1, 0)
     assert rig.ledger == ["a cancelled"]
