@@ -185,7 +185,16 @@ def _run(tests: list[str]) -> list[Outcome]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-o", "junit_family=xunit1", f"--junitxml={report}", *tests],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-o",
+                "junit_family=xunit1",
+                f"--junitxml={report}",
+                *tests,
+            ],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
         )

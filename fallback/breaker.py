@@ -23,6 +23,7 @@ JITTER_RATIO = 0.1
 """Open times spread by this share, so that many clients do not probe at once."""
 
 _ASKED, _FAILED = 0, 1
+_NO_GENERATION = -1
 
 
 class BreakerState(StrEnum):
@@ -122,6 +123,13 @@ class Breaker:
         self._change(BreakerState.HALF_OPEN, "probe")
         self._until_s = now_s + self._lease_s
         return Permit(self, self.generation, is_probe=True)
+
+    def unheeded(self) -> Permit:
+        """Return leave for an attempt that goes out although the breaker is open.
+
+        Its end changes nothing here: the probes alone say when the endpoint is back.
+        """
+        return Permit(self, _NO_GENERATION, is_probe=False)
 
     def on_wait_begin(self) -> None:
         """An attempt was sent and waits for a token."""

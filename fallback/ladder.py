@@ -44,15 +44,26 @@ class Ladder:
             LadderExhaustedError: No rung could answer.
         """
         self.budget.on_call()
-        for rung in self._rungs_for(call):
+        rungs = self._rungs_for(call)
+        for rung in rungs:
             try:
                 return await rung.ask(call)
             except RungFailedError as exc:
-                cause = cause_of(exc)
-                call.causes.append((exc.rung, cause))
-                if cause.action is Action.GIVE_UP and not self._may_fit_elsewhere(call, rung):
-                    raise _refused(exc.rung, cause) from exc
+                self._take_in(call, rung, exc)
+        for rung in rungs:
+            if isinstance(rung, EndpointRung) and _was_left_alone(call, rung):
+                try:
+                    return await rung.ask_unheeded(call)
+                except RungFailedError as exc:
+                    self._take_in(call, rung, exc)
         raise self._exhausted(call)
+
+    def _take_in(self, call: Call, rung: Rung, exc: RungFailedError) -> None:
+        """Note why *rung* failed; raises CallRefusedError when nobody else may be asked."""
+        cause = cause_of(exc)
+        call.causes.append((exc.rung, cause))
+        if cause.action is Action.GIVE_UP and not self._may_fit_elsewhere(call, rung):
+            raise _refused(exc.rung, cause) from exc
 
     def _rungs_for(self, call: Call) -> tuple[Rung, ...]:
         rungs: tuple[Rung, ...] = self.rungs
@@ -89,6 +100,13 @@ class Ladder:
             status=_status(call, failures),
             retry_after_s=min(waits, default=None),
         )
+
+
+def _was_left_alone(call: Call, rung: EndpointRung) -> bool:
+    """Return whether the breaker alone kept *rung* from being asked."""
+    return any(
+        a.rung == rung.place.index and a.outcome is Outcome.BREAKER_OPEN for a in call.attempts
+    )
 
 
 def _status(call: Call, failures: list[Failure]) -> int:

@@ -98,6 +98,21 @@ class EndpointRung:
         answer: LiveAnswer = await retrying(self._attempt, call)
         return answer
 
+    async def ask_unheeded(self, call: Call) -> LiveAnswer:
+        """Make one attempt although the breaker is open: nobody else could answer.
+
+        Free while the endpoint answers a fair share of what it is asked; else it draws on the
+        retry budget, so that an outage meets no more load than with a breaker that is obeyed.
+
+        Raises:
+            RungFailedError: It could not answer either, or there is no budget or time left.
+        """
+        if call.deadline.remaining_s < MIN_ATTEMPT_S:
+            self._skip(call, Outcome.SKIPPED_DEADLINE, "too little time is left")
+        if not self._may_step_down(is_last=True):
+            self._skip(call, Outcome.SKIPPED_BUDGET, "it hardly answers, and no budget is left")
+        return await self._attempt_with(call, self.endpoint.breaker.unheeded())
+
     def _may_wait(self, call: Call, wait_s: float) -> bool:
         """Return whether waiting here beats going on: time is left, and nobody better waits."""
         if wait_s > self._config.retry.cap_s and not self.place.is_last_model:
@@ -112,8 +127,10 @@ class EndpointRung:
         return False
 
     async def _attempt(self, call: Call) -> LiveAnswer:
-        """Make one attempt."""
-        permit = self._permit(call)
+        """Make one attempt, if breaker and budget allow it."""
+        return await self._attempt_with(call, self._permit(call))
+
+    async def _attempt_with(self, call: Call, permit: Permit) -> LiveAnswer:
         target = self.endpoint.locate()
         if isinstance(target, str):
             permit.ignore()
@@ -186,15 +203,14 @@ class EndpointRung:
         if permit is None:
             self._skip(call, Outcome.BREAKER_OPEN, "left alone after failures")
         is_step_down = call.num_sent > 0 and self.place.index not in call.asked
-        if is_step_down and not permit.is_probe and not self._may_step_down():
+        is_last = self.place.is_last_model
+        if is_step_down and not permit.is_probe and not self._may_step_down(is_last=is_last):
             permit.ignore()
             self._skip(call, Outcome.SKIPPED_BUDGET, "it hardly answers, and no budget is left")
         return permit
 
-    def _may_step_down(self) -> bool:
-        if self.endpoint.earns_step_down():
-            return True
-        return self._budget.try_spend(is_last_rung=self.place.is_last_model)
+    def _may_step_down(self, *, is_last: bool) -> bool:
+        return self.endpoint.earns_step_down() or self._budget.try_spend(is_last_rung=is_last)
 
     def _skip(self, call: Call, outcome: Outcome, detail: str) -> NoReturn:
         failure = self._enter_skip(call, outcome, detail)
