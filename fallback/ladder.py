@@ -50,12 +50,11 @@ class Ladder:
                 return await rung.ask(call)
             except RungFailedError as exc:
                 self._take_in(call, rung, exc)
-        for rung in rungs:
-            if isinstance(rung, EndpointRung) and _was_left_alone(call, rung):
-                try:
-                    return await rung.ask_unheeded(call)
-                except RungFailedError as exc:
-                    self._take_in(call, rung, exc)
+        for model in _not_asked(call, rungs):
+            try:
+                return await model.ask_unheeded(call)
+            except RungFailedError as exc:
+                self._take_in(call, model, exc)
         raise self._exhausted(call)
 
     def _take_in(self, call: Call, rung: Rung, exc: RungFailedError) -> None:
@@ -102,11 +101,20 @@ class Ladder:
         )
 
 
-def _was_left_alone(call: Call, rung: EndpointRung) -> bool:
-    """Return whether the breaker alone kept *rung* from being asked."""
-    return any(
-        a.rung == rung.place.index and a.outcome is Outcome.BREAKER_OPEN for a in call.attempts
-    )
+def _not_asked(call: Call, rungs: tuple[Rung, ...]) -> list[EndpointRung]:
+    """Return the rungs that only a guess of ours kept from being asked, now that all else failed.
+
+    That is where a breaker is open; else, if nobody was asked at all, the roomiest of those
+    the call seemed too long for: the estimate of its tokens may be high, and if it is not,
+    the endpoint's own refusal tells the caller more than an outage that is none.
+    """
+    models = {rung.place.index: rung for rung in rungs if isinstance(rung, EndpointRung)}
+    passed = [(models[a.rung], a.outcome) for a in call.attempts if a.rung in models]
+    left_alone = [model for model, outcome in passed if outcome is Outcome.BREAKER_OPEN]
+    if left_alone or call.num_sent:
+        return left_alone
+    small = [model for model, outcome in passed if outcome is Outcome.SKIPPED_CONTEXT]
+    return sorted(small, key=lambda model: -(model.endpoint.context_tokens or 0))[:1]
 
 
 def _status(call: Call, failures: list[Failure]) -> int:

@@ -99,7 +99,7 @@ class EndpointRung:
         return answer
 
     async def ask_unheeded(self, call: Call) -> LiveAnswer:
-        """Make one attempt although the breaker is open: nobody else could answer.
+        """Make one attempt whatever breaker and context check say: nobody else could answer.
 
         Free while the endpoint answers a fair share of what it is asked; else it draws on the
         retry budget, so that an outage meets no more load than with a breaker that is obeyed.

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -495,16 +496,21 @@ def test_fallback_off_asks_the_first_model_alone(
     ],
 )
 def test_a_rung_that_cannot_take_the_request_is_not_asked(
-    server_a: FaultServer, endpoint: dict[str, Any], extra: dict[str, Any], outcome: str
+    server_a: FaultServer,
+    server_b: FaultServer,
+    endpoint: dict[str, Any],
+    extra: dict[str, Any],
+    outcome: str,
 ) -> None:
     """The smaller model may have a shorter window, or no JSON schema."""
-    rig = make_rig(settings_for(("a", server_a.url), endpoint=endpoint))
+    settings = settings_for(("a", server_a.url), ("b", server_b.url))
+    small = replace(settings.endpoints["a"], **endpoint)
+    rig = make_rig(replace(settings, endpoints={**settings.endpoints, "a": small}))
 
-    with pytest.raises(LadderExhaustedError):
-        ask(rig, **extra)
+    assert ask(rig, **extra).rung == "b"
 
     assert server_a.hits == 0
-    assert rig.ledger == [f"a {outcome}"]
+    assert rig.ledger == [f"a {outcome}", "b ok"]
 
 
 def test_too_long_for_a_smaller_rung_is_not_the_callers_fault(
@@ -532,12 +538,11 @@ def test_an_endpoints_context_is_learnt_beside_the_calls(server_a: FaultServer) 
                     break
                 await asyncio.sleep(0.01)
             assert endpoint.context_tokens == 2048
-            with pytest.raises(LadderExhaustedError):
-                await client.chat(ASK, max_tokens=5000)
+            await client.chat(ASK, max_tokens=5000, fallback=False)
 
     asyncio.run(run())
 
-    assert rig.ledger == ["a ok", "a skipped_context"]
+    assert rig.ledger == ["a ok", "a skipped_context", "a ok"]
 
 
 def test_a_cache_that_cannot_help_says_why(server_a: FaultServer) -> None:
@@ -591,3 +596,27 @@ def test_best_of_is_not_streamed(server_a: FaultServer) -> None:
     body = server_a.stats()["requests"][0]["body"]
     assert "stream" not in body
     assert "stream_options" not in body
+
+
+def test_a_call_too_long_for_every_rung_is_refused_by_the_roomiest_one(
+    server_a: FaultServer, server_b: FaultServer
+) -> None:
+    """It is the caller's fault and no outage; and where the estimate was high, it is answered."""
+    settings = settings_for(("a", server_a.url), ("b", server_b.url))
+    endpoints = {
+        name: replace(endpoint, context_tokens=tokens)
+        for (name, endpoint), tokens in zip(settings.endpoints.items(), (200, 400), strict=True)
+    }
+    rig = make_rig(replace(settings, endpoints=endpoints))
+    long = [{"role": "user", "content": " " * 6000}]
+
+    async def run() -> str:
+        async with rig.client as client:
+            answered = (await client.chat(long)).rung
+            server_b.plan({"do": "status", "status": 400, "code": "context_length_exceeded"})
+            with pytest.raises(CallRefusedError):
+                await client.chat(long)
+            return answered
+
+    assert asyncio.run(run()) == "b"
+    assert server_a.hits == 0
