@@ -79,7 +79,7 @@ def reply_key(
     digest = hashlib.sha256(SCHEMA)
     # Another match mode is another question: its replies must not answer this one.
     for part in (match, kind, tenant, version, canonical_json(effective)):
-        raw = part.encode()
+        raw = part.encode("utf-8", "surrogatepass")
         digest.update(len(raw).to_bytes(8, "big"))
         digest.update(raw)
     return digest.hexdigest()

@@ -75,7 +75,8 @@ async def claim(store: IdempotencyStore, call: Call) -> Claim | Reply | None:
     request = call.request
     if request.idempotency_key is None:
         return None
-    scoped = hashlib.sha256(f"{request.kind}\0{request.idempotency_key}".encode()).hexdigest()
+    named = f"{request.kind}\0{request.idempotency_key}".encode("utf-8", "surrogatepass")
+    scoped = hashlib.sha256(named).hexdigest()
     body_print = fingerprint(request.body, kind=request.kind, ladder=request.ladder)
     lease_s = max(call.deadline.remaining_s, 0.0) + LEASE_SLACK_S
     try:

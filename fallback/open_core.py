@@ -9,7 +9,7 @@ from failsoft.config.schema import load_settings
 from failsoft.config.settings import Settings
 from failsoft.fallback.core import Backends, Core
 from failsoft.fallback.surroundings import Surroundings
-from failsoft.fallback.transport import Transport
+from failsoft.fallback.transport import Transport, load_library
 from failsoft.store.store import Store
 
 SettingsSource = str | os.PathLike[str] | Settings
@@ -29,6 +29,7 @@ def open_core(
         ConfigError: The settings are wrong, or an API key's variable is not set.
         StoreError: The store cannot be opened.
     """
+    load_library()
     settings = read_source(source)
     env = os.environ if environ is None else environ
     return Core(

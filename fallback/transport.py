@@ -5,11 +5,13 @@ one event loop. It never retries and never follows a redirect.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -22,6 +24,17 @@ from failsoft.fallback.failure import Action, Failure, bad_reply, cut, transport
 KEEPALIVE_S = 4.0
 """Idle connections go before a server's usual 5 s (uvicorn) closes them under a request."""
 MAX_IDLE_CONNECTIONS = 64
+_LATE_IMPORTS = (
+    "anyio._backends._asyncio",
+    "concurrent.futures.thread",
+    "h11",
+    "httpcore2",
+    "httpcore2._backends.anyio",
+    "sniffio",
+    "truststore",
+)
+"""What a first request would import. A process that forks during an import leaves the
+module's lock held in its child for ever, so nothing is imported once calls may run."""
 
 
 class HTTPReply(Protocol):
@@ -99,6 +112,13 @@ class _Reply:
             await self._response.aclose()
         except (httpx2.HTTPError, OSError):
             return  # it is gone either way
+
+
+def load_library() -> None:
+    """Import all that a request needs; called before the first one."""
+    for name in _LATE_IMPORTS:
+        with contextlib.suppress(ModuleNotFoundError):
+            import_module(name)
 
 
 class HTTPTransport:

@@ -15,7 +15,7 @@ from failsoft.config.warnings import warnings_of
 
 config_app = typer.Typer(no_args_is_help=True, help="Check and show the settings file.")
 
-_File = Annotated[Path, typer.Argument(metavar="[FILE]", help="The settings file.")]
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="The settings file.")]
 
 
 @config_app.command("check")
