@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from failsoft.cli.serving import DEFAULT_VERSION, read_api_key, run_engine
-from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
 
 _HTTP = HttpConfig()
@@ -29,9 +28,8 @@ def up(
 
     code = run_engine(
         DEFAULT_VERSION,
-        engine_config=EngineConfig(),
+        options={},
         http_config=http_config,
-        dtype=None,
         on_ready=tell,
     )
     raise typer.Exit(code)

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from failsoft.config.engine import EngineConfig
 from failsoft.errors import ConfigError
 
-_NOT_OPTIONS = frozenset({"dtype"})
-"""Engine settings that are a version's own key instead."""
+_NOT_OPTIONS = frozenset({"dtype", "device"})
+"""Engine settings that are a version's own key, or a machine's, instead."""
 
 
 class PriceSettings(BaseModel):

@@ -83,7 +83,7 @@ def test_up_prints_its_url_and_a_line_to_try() -> None:
         assert popen.wait(10) == 130
 
     assert asked["version"] == DEFAULT_VERSION
-    assert asked["dtype"] is None
+    assert "dtype" not in asked
     assert printed[0] == url
     assert printed[1].startswith(f"curl -s {url}/chat/completions ")
     assert reply.json()["choices"][0]["message"]["content"] == "Hello."
