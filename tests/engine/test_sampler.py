@@ -37,7 +37,7 @@ def random_logits(num_rows: int, seed: int = 0) -> torch.Tensor:
     ],
     ids=str,
 )
-def test_extreme_settings_equal_greedy(settings: dict[str, float]) -> None:
+def test_extreme_settings_equal_greedy(settings: dict[str, Any]) -> None:
     """None of them divides by zero or drops the likeliest token."""
     logits = random_logits(20)
 
@@ -71,7 +71,7 @@ def test_a_row_draws_the_same_token_alone_and_among_others() -> None:
     ],
     ids=["plain", "sharpened", "top_k", "top_p", "min_p"],
 )
-def test_tokens_are_drawn_by_their_share(settings: dict[str, float], share: object) -> None:
+def test_tokens_are_drawn_by_their_share(settings: dict[str, Any], share: object) -> None:
     """20,000 draws; a token off by over 4 standard errors happens by chance once in 15,000."""
     logits = random_logits(1, seed=3)
     wanted = share(torch.softmax(logits[0], dim=-1))  # type: ignore[operator]

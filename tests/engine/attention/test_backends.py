@@ -80,7 +80,7 @@ def written_out(
     return out
 
 
-RULES = {
+RULES: dict[str, dict[str, object]] = {
     "full": {},
     "window of 5": {"window": 5},
     "window of one block": {"window": BLOCK},
