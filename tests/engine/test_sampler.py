@@ -57,6 +57,34 @@ def test_a_row_draws_the_same_token_alone_and_among_others() -> None:
     assert together == alone
 
 
+def test_a_neighbour_that_ranks_tokens_leaves_a_seeded_row_alone() -> None:
+    """Once one top_p row made all rows draw from a sorted CDF: 49 of 50 tokens changed."""
+    logits = random_logits(2)
+    neighbour = row(seed=1, temperature=1.0, top_p=0.9)
+    rows = [row(seed=seed, temperature=1.0) for seed in range(50)]
+
+    alone = [sample(logits[:1], [plain])[0] for plain in rows]
+    together = [sample(logits, [plain, neighbour])[0] for plain in rows]
+
+    assert together == alone
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"temperature": 0.0}, {"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}],
+    ids=str,
+)
+def test_of_equally_likely_tokens_extreme_settings_take_the_greedy_one(
+    settings: dict[str, Any],
+) -> None:
+    """Exact ties are common in bfloat16; min_p = 1 once drew among them."""
+    logits = torch.tensor([[1.0, 3.0, 3.0, 0.0]])
+
+    picked = {sample(logits, [row(n, **settings)])[0] for n in range(40)}
+
+    assert picked == {1}
+
+
 @pytest.mark.parametrize(
     ("settings", "share"),
     [
