@@ -23,7 +23,7 @@ def root_key(*, version_digest: str, salt: str) -> bytes:
     """Return the key that a chain starts from; parts are length-tagged so they cannot blur."""
     chain = hashlib.sha256(b"failsoft-kv-1")
     for kind, part in ((b"version", version_digest), (b"salt", salt)):
-        data = part.encode()
+        data = part.encode("utf-8", "surrogatepass")
         chain.update(kind + len(data).to_bytes(8, "little") + data)
     return chain.digest()
 
