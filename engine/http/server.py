@@ -128,9 +128,13 @@ class EngineServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        """Refuse new requests, drain the engine, then exit. Call on the event loop."""
+        """Refuse new requests, drain the engine, then exit. Call on the event loop.
+
+        An engine that hangs is left behind.
+        """
         self._state.is_draining = True
         self._exit_after(lambda: self._state.engine.drain(self._drain_s))
+        asyncio.get_running_loop().call_later(self._drain_s + _FLUSH_S, self._exit)
 
     def stop_now(self) -> None:
         """Close the engine, which ends its streams in an error event, and exit.

@@ -39,9 +39,10 @@ class Process:
 
 
 @contextlib.contextmanager
-def process(*, step_s: float, drain_s: float) -> Iterator[Process]:
+def process(*, step_s: float, drain_s: float, hangs: bool = False) -> Iterator[Process]:
     """Start a server process; kill it if a test leaves it behind."""
     command = [sys.executable, "-m", "tests.engine.http.fake_server", str(step_s), str(drain_s)]
+    command += ["hang"] if hangs else []
     pipe = subprocess.PIPE
     with subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe) as popen:
         try:
@@ -100,6 +101,23 @@ def test_what_outlives_the_drain_ends_in_an_error_event() -> None:
 
     lasts = [json.loads(events_of(text)[-1]) for text in texts]
     assert [last["error"]["code"] for last in lasts] == ["engine_stopped"] * 3
+
+
+def test_one_signal_ends_a_server_whose_engine_hangs() -> None:
+    """It once waited for the engine's thread until a second signal or a kill."""
+    with process(step_s=0.1, drain_s=0.5, hangs=True) as started:
+        host, port = started.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            body = json.dumps({**BODY, "stream": True}).encode()
+            connection.sendall(raw_post("/v1/chat/completions", body))
+            assert connection.recv(10)
+            start_s = time.monotonic()
+
+            started.popen.send_signal(signal.SIGTERM)
+
+            assert started.wait() == 0
+            # The drain, then a second each to flush and to close, then five for the engine.
+            assert time.monotonic() - start_s < 10
 
 
 def test_a_second_signal_stops_at_once() -> None:
