@@ -17,7 +17,7 @@ import uvicorn
 from failsoft.config.http import HttpConfig
 from failsoft.engine.http.app import build_app
 from failsoft.engine.http.served import ServerState
-from failsoft.errors import ConfigError
+from failsoft.errors import ConfigError, EngineStoppedError
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -130,11 +130,11 @@ class EngineServer(uvicorn.Server):
     def stop(self) -> None:
         """Refuse new requests, drain the engine, then exit. Call on the event loop.
 
-        An engine that hangs is left behind.
+        An engine that hangs is left behind, and its answers end in an error event.
         """
         self._state.is_draining = True
         self._exit_after(lambda: self._state.engine.drain(self._drain_s))
-        asyncio.get_running_loop().call_later(self._drain_s + _FLUSH_S, self._exit)
+        asyncio.get_running_loop().call_later(self._drain_s + _FLUSH_S, self._give_up)
 
     def stop_now(self) -> None:
         """Close the engine, which ends its streams in an error event, and exit.
@@ -142,7 +142,7 @@ class EngineServer(uvicorn.Server):
         Call on the event loop. An engine that hangs is left behind.
         """
         self._exit_after(self._state.engine.close)
-        asyncio.get_running_loop().call_later(_FLUSH_S, self._exit)
+        asyncio.get_running_loop().call_later(_FLUSH_S, self._give_up)
 
     def _exit_after(self, act: Callable[[], object]) -> None:
         """Exit once *act*, which blocks, is done on a thread of its own."""
@@ -154,6 +154,12 @@ class EngineServer(uvicorn.Server):
                 loop.call_soon_threadsafe(self._exit)
 
         threading.Thread(target=run, name="failsoft-stop", daemon=True).start()
+
+    def _give_up(self) -> None:
+        """Exit though the engine is in the middle of a forward: its callers hear it from here."""
+        for answer in tuple(self._state.open_answers):
+            answer.stop(EngineStoppedError("the engine was stopped; ask another one"))
+        self._exit()
 
     def _exit(self) -> None:
         self.should_exit = True
