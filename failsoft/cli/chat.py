@@ -49,17 +49,20 @@ def stream_answer(url: str, body: dict[str, Any], *, api_key: str | None) -> Ite
     """Yield the text of a streamed chat as it comes.
 
     Raises:
-        ConfigError: *url* is no HTTP URL.
+        ConfigError: *url* is no HTTP URL, or *body* cannot be written as JSON.
         EngineError: Nobody answers there, or the answer is a fault or breaks off.
     """
     import httpx2
 
-    headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+    headers = {"content-type": "application/json"}
+    if api_key is not None:
+        headers["authorization"] = f"Bearer {api_key}"
+    content = _encode(body)
     route = f"{url.rstrip('/')}/chat/completions"
     try:
         with (
             httpx2.Client(timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S)) as client,
-            client.stream("POST", route, json=body, headers=headers) as response,
+            client.stream("POST", route, content=content, headers=headers) as response,
         ):
             if not response.is_success:
                 raise EngineError(f"{url} answers {_fault_of(response)}")
@@ -76,12 +79,40 @@ def _deltas(response: "httpx2.Response", url: str) -> Iterator[str]:
     for event in _events(response):
         if event == "[DONE]":
             return
-        chunk = json.loads(event)
-        if chunk.get("error"):
-            raise EngineError(f"{url} broke off: {chunk['error'].get('message')}")
-        for choice in chunk.get("choices", []):
-            yield choice["delta"].get("content") or ""
+        yield _text_of(event, url)
     raise EngineError(f"{url} ended its answer in the middle; ask again")
+
+
+def _text_of(event: str, url: str) -> str:
+    """Return the text that one chunk adds."""
+    try:
+        chunk = json.loads(event)
+        fault = chunk.get("error")
+        message = fault and fault.get("message")
+        texts = [choice["delta"].get("content") or "" for choice in chunk.get("choices", [])]
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise EngineError(
+            f"{url} sends no OpenAI chat chunks ({event[:40]!r}); check --url"
+        ) from exc
+    if fault:
+        raise EngineError(f"{url} broke off: {message}")
+    return "".join(texts)
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    """Return *body* as JSON in UTF-8.
+
+    Raises:
+        ConfigError: The message is not UTF-8, or a number is none in JSON.
+    """
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as exc:
+        raise ConfigError(key="MESSAGE", value=exc.object[:40], allowed="text in UTF-8") from exc
+    except ValueError as exc:
+        raise ConfigError(
+            key="--temperature", value=body.get("temperature"), allowed="a finite number"
+        ) from exc
 
 
 def _events(response: "httpx2.Response") -> Iterator[str]:
