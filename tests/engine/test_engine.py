@@ -185,6 +185,22 @@ def test_a_bug_in_the_loop_tells_every_caller_and_stops_taking_requests() -> Non
         engine.submit(make_request("b", 5), events)
 
 
+def test_who_is_in_the_inbox_when_the_engine_dies_is_told_too() -> None:
+    """Submitted while the fatal forward ran."""
+    events = Collector()
+    engines: list[Engine] = []
+
+    def die(plan: StepPlan) -> None:
+        engines[0].submit(make_request("b", 5), events)
+        raise ZeroDivisionError("a bug of ours")
+
+    engines.append(make_engine(FakeRunner(on_run=die)))
+    engines[0].submit(make_request("a", 5), events)
+    events.wait_finished("a", "b")
+
+    assert isinstance(events.finished["b"].error, EngineStoppedError)
+
+
 def test_a_dead_engine_refuses_without_keeping_a_trace_of_each_caller() -> None:
     """One instance raised again and again once held every caller's frames."""
     events = Collector()

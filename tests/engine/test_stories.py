@@ -56,14 +56,13 @@ class FaultyRunner(FakeRunner):
         is_bad = any(row.sequence.request_id.startswith("bad") for row in plan.rows)
         if is_bad or self._rng.random() < 0.02:
             raise ForwardError("a forward failed", kind="exception")
-        return [
-            ForwardError("no numbers", kind="bad_logits")
-            if result is not None
-            and row.sequence.request_id.startswith("nan")
-            and self._rng.random() < 0.3
-            else result
-            for row, result in zip(plan.rows, results, strict=True)
-        ]
+        for index, row in enumerate(plan.rows):
+            is_nan = row.sequence.request_id.startswith("nan") and self._rng.random() < 0.3
+            if is_nan and results[index] is not None:
+                results[index] = ForwardError("no numbers", kind="bad_logits")
+                for position in range(row.start, row.start + row.num_tokens):
+                    self.slots[self._slot(row.sequence.blocks, position)] = -1
+        return results
 
 
 class Story:
@@ -155,6 +154,7 @@ def test_every_request_gets_its_own_text_and_one_end(first_seed: int) -> None:
             assert record.num_output_tokens == len(tokens), seed
             assert not any(isinstance(event, FinishedEvent) for event in events[:-1]), seed
         for plan in story.runner.plans:
+            assert all(row.num_tokens > 0 for row in plan.rows), seed
             assert plan.num_tokens <= story.scheduler.max_step_tokens, seed
             assert len(plan.rows) <= story.scheduler.max_running, seed
 
