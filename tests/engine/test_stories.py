@@ -91,7 +91,9 @@ class Story:
             step_log=StepLog(),
             on_record=self.records.append,
         )
-        self._prefixes = [[rng.randrange(50) for _ in range(rng.randrange(20))] for _ in range(3)]
+        self._prefixes = [
+            [rng.randrange(50) for _ in range(rng.choice([0, 8, 12, 19]))] for _ in range(3)
+        ]
 
     def run(self) -> None:
         """Let up to 24 requests come and all of them end."""
@@ -112,7 +114,8 @@ class Story:
     def _add(self, name: str) -> None:
         rng = self.rng
         now_s = self.clock.now_s
-        prompt = rng.choice(self._prefixes) + [rng.randrange(50) for _ in range(rng.randint(1, 8))]
+        own = [rng.randrange(50) for _ in range(rng.choice([0, 0, 1, 3, 8]))]
+        prompt = rng.choice(self._prefixes) + own or [0]
         request = make_request(
             name,
             prompt,
