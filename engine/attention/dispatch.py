@@ -98,8 +98,13 @@ def paged_attention(
     sites, pool, inputs, backend = _current.step
     site = sites[inputs.next_site]
     inputs.next_site += 1
+    # Tokens behind the last row are filler, which neither stores nor sees anything.
+    num_tokens, num_filler = inputs.slots.shape[0], query.shape[2] - inputs.slots.shape[0]
+    query, key, value = (tensor[:, :, :num_tokens] for tensor in (query, key, value))
     pool.write(site.index, inputs.slots, key[0], value[0])
     out = backend.attend(site, query[0], key[0], value[0], pool=pool, inputs=inputs, sinks=s_aux)
+    if num_filler:
+        out = torch.nn.functional.pad(out, (0, 0, 0, 0, 0, num_filler))
     return out[None], None
 
 
