@@ -234,6 +234,7 @@ class Engine:
             prefix_queried_tokens_total=scheduler.prefix_queried_tokens_total,
             prefix_hit_tokens_total=scheduler.prefix_hit_tokens_total,
             forward_errors_total=self._loop.forward_errors_total,
+            failed_steps_in_a_row=self._loop.failed_steps_in_a_row,
         )
 
     def drain(self, timeout_s: float) -> bool:
