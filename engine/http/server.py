@@ -67,7 +67,12 @@ def base_url(sock: socket.socket) -> str:
 
 
 def serve(
-    state: ServerState, sock: socket.socket, *, drain_s: float, on_ready: Callable[[], None]
+    state: ServerState,
+    sock: socket.socket,
+    *,
+    drain_s: float,
+    on_ready: Callable[[], None],
+    on_drain: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Serve until a signal, then drain and close the engine.
 
@@ -78,11 +83,12 @@ def serve(
         sock: From `bind`; closed at the end.
         drain_s: Seconds that running requests get to finish.
         on_ready: Called once the socket listens.
+        on_drain: Told how many answers are open when the first signal comes.
 
     Returns:
         The process's exit code.
     """
-    server = EngineServer(state, drain_s=drain_s, on_ready=on_ready)
+    server = EngineServer(state, drain_s=drain_s, on_ready=on_ready, on_drain=on_drain)
     try:
         server.run(sockets=[sock])
     finally:
@@ -97,13 +103,19 @@ class EngineServer(uvicorn.Server):
     """uvicorn with our own way to stop; uvicorn raises the signal again when done."""
 
     def __init__(
-        self, state: ServerState, *, drain_s: float, on_ready: Callable[[], None] = lambda: None
+        self,
+        state: ServerState,
+        *,
+        drain_s: float,
+        on_ready: Callable[[], None] = lambda: None,
+        on_drain: Callable[[int], None] = lambda _: None,
     ) -> None:
         super().__init__(_uvicorn_config(state, state.config))
         self.exit_code = 0
         self._state = state
         self._drain_s = drain_s
         self._on_ready = on_ready
+        self._on_drain = on_drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then tell who waits for it."""
@@ -133,6 +145,7 @@ class EngineServer(uvicorn.Server):
         An engine that hangs is left behind, and its answers end in an error event.
         """
         self._state.is_draining = True
+        self._on_drain(len(self._state.open_answers))
         self._exit_after(lambda: self._state.engine.drain(self._drain_s))
         asyncio.get_running_loop().call_later(self._drain_s + _FLUSH_S, self._give_up)
 

@@ -84,4 +84,5 @@ def serve(
         "max_waiting": max_waiting,
         "prefix_cache": prefix_cache,
     }
-    raise typer.Exit(run_engine(version, options=options, http_config=http_config))
+    code = run_engine(version, options=options, http_config=http_config, on_ready=typer.echo)
+    raise typer.Exit(code)

@@ -37,7 +37,7 @@ def run_engine(
     *,
     options: Mapping[str, Any],
     http_config: HttpConfig,
-    on_ready: Callable[[str], None] | None = None,
+    on_ready: Callable[[str], None],
 ) -> int:
     """Serve *version* until a signal and return the process's exit code.
 
@@ -72,9 +72,15 @@ def run_engine(
         def tell() -> None:
             name = escape(opened.state.served.name)
             console.print(f"[green]failsoft engine {name} ready on {escape(url)}[/]")
-            if on_ready is not None:
-                on_ready(url)
-                sys.stdout.flush()
+            on_ready(url)
+            sys.stdout.flush()
 
         drain_s = opened.engine_config.drain_s
-        return serve(opened.state, sock, drain_s=drain_s, on_ready=tell)
+
+        def tell_drain(num_open: int) -> None:
+            console.print(
+                f"[dim]stopping: {num_open} open answers get {drain_s:g} s to finish; "
+                "a second signal stops now …[/]"
+            )
+
+        return serve(opened.state, sock, drain_s=drain_s, on_ready=tell, on_drain=tell_drain)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from failsoft.cli.chat import _text_of
+from failsoft.cli.chat import _piece_of
 from failsoft.cli.main import main
 from failsoft.errors import EngineError, ForwardError
 from tests.engine.fake_engine import FakeEngine
@@ -112,7 +112,7 @@ def test_what_json_cannot_hold_is_one_line(
 def test_a_stream_of_something_else_is_one_line(event: str) -> None:
     """A server that is no engine, or an engine behind a proxy that rewrites."""
     with pytest.raises(EngineError, match="--url"):
-        _text_of(event, "http://127.0.0.1:1/v1")
+        _piece_of(event, "http://127.0.0.1:1/v1")
 
 
 def test_ctrl_c_is_exit_code_130() -> None:
@@ -128,3 +128,14 @@ def test_ctrl_c_is_exit_code_130() -> None:
 
     assert popen.returncode == 130
     assert b"Traceback" not in err
+
+
+def test_an_answer_cut_at_its_length_says_so(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr: stdout holds the answer alone."""
+    assert run(monkeypatch, "hi", "--url", f"{rig.url}/v1", "--max-tokens", "2") == 0
+
+    out, err = capsys.readouterr()
+    assert out.endswith("\n")
+    assert err == "the answer was cut at its length; raise --max-tokens\n"
