@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check doctest wheel proof-engine clean
+.PHONY: help run test lint check doctest wheel proof-engine proof-ladder clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ wheel: $(DEV_STAMP) ## build sdist and wheel into dist/
 
 proof-engine: $(DEV_STAMP) ## measure every line the engine must hold
 	$(BIN)/python -m benchmarks.proof_engine $(ARGS)
+
+proof-ladder: $(DEV_STAMP) ## measure every line the ladder must hold
+	$(BIN)/python -m benchmarks.proof_ladder $(ARGS)
 
 clean: ## remove the environment and what was built
 	rm -rf $(VENV) dist build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -14,6 +14,13 @@ class Line:
     has_passed: bool
 
 
+def exactly(must_hold: str, figure: int, expected: int) -> Line:
+    """Return the line of a count that must be *expected*."""
+    return Line(
+        must_hold=f"{must_hold} = {expected}", figure=str(figure), has_passed=figure == expected
+    )
+
+
 Measurement = Callable[[], Iterable[Line]]
 """Measures, and yields a line for each thing it has found out."""
 

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from failsoft.engine.engine import Engine
+    from failsoft.fallback.async_client import AsyncClient
+    from failsoft.fallback.client import Client
 
 __version__ = "0.1.0.dev0"
 
-_LAZY = {"Engine": "failsoft.engine.engine"}
+_LAZY = {
+    "AsyncClient": "failsoft.fallback.async_client",
+    "Client": "failsoft.fallback.client",
+    "Engine": "failsoft.engine.engine",
+}
 
-__all__ = ["Engine", "__version__"]
+__all__ = ["AsyncClient", "Client", "Engine", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,19 +3,29 @@
 ```text
 FailsoftError
 ├─ ConfigError(key, value, allowed)               never retried
-└─ EngineError
-   ├─ ModelError                                  about stored files, never about a request
-   │  ├─ ModelSourceError(source)                 cannot be resolved or is not pinned
-   │  ├─ ModelFileError(path, expected, actual)   the bytes are not the promised ones
-   │  └─ UnsupportedModelError(model, reason)     cannot be served right, so not served
-   ├─ InvalidRequestError(param, code)            the caller's fault, HTTP 400
-   │  ├─ RequestTooLongError(num_tokens, limit)
-   │  └─ UnknownModelError(model, served)         HTTP 404
-   ├─ QueueFullError(num_waiting, limit)          HTTP 503, another engine may have room
-   ├─ EngineStoppedError                          HTTP 503, draining or closed
-   ├─ DeadlineExceededError(late_s)               HTTP 504, must not be retried
-   ├─ ForwardError(step, kind)                    HTTP 500, one forward failed
-   └─ OutOfBlocksError(needed, free)              our own accounting is wrong: a bug
+├─ StoreError(url)                                the database refused; no call fails of it
+├─ EngineError
+│  ├─ ModelError                                  about stored files, never about a request
+│  │  ├─ ModelSourceError(source)                 cannot be resolved or is not pinned
+│  │  ├─ ModelFileError(path, expected, actual)   the bytes are not the promised ones
+│  │  └─ UnsupportedModelError(model, reason)     cannot be served right, so not served
+│  ├─ InvalidRequestError(param, code)            the caller's fault, HTTP 400
+│  │  ├─ RequestTooLongError(num_tokens, limit)
+│  │  └─ UnknownModelError(model, served)         HTTP 404
+│  ├─ QueueFullError(num_waiting, limit)          HTTP 503, another engine may have room
+│  ├─ EngineStoppedError                          HTTP 503, draining or closed
+│  ├─ DeadlineExceededError(late_s)               HTTP 504, must not be retried
+│  ├─ ForwardError(step, kind)                    HTTP 500, one forward failed
+│  └─ OutOfBlocksError(needed, free)              our own accounting is wrong: a bug
+└─ FallbackError
+   ├─ InvalidCallError(param)                     HTTP 400, refused before any rung was asked
+   ├─ CallRefusedError(rung, status, code)        the caller's fault as an endpoint sees it
+   ├─ RungFailedError(rung, cause)                one attempt failed; the ladder goes on
+   ├─ LadderExhaustedError(attempts)              HTTP 503, 429 or 504: nothing could answer
+   ├─ StreamInterruptedError(text, attempt_id)    cut after its first content delta
+   ├─ IdempotencyConflictError                    HTTP 422, the key came with another body
+   ├─ IdempotencyRunningError(retry_after_s)      HTTP 409, the key's first call still runs
+   └─ ClientClosedError
 ```
 
 Third-party errors are translated where a part meets them (``raise … from exc``).
@@ -45,6 +55,18 @@ class ConfigError(FailsoftError):
         self.key = key
         self.value = value
         self.allowed = allowed
+
+
+class StoreError(FailsoftError):
+    """The database could not be opened, read or written.
+
+    Attributes:
+        url: Which database, its password masked.
+    """
+
+    def __init__(self, message: str, *, url: str) -> None:
+        super().__init__(message)
+        self.url = url
 
 
 class EngineError(FailsoftError):
@@ -202,3 +224,145 @@ class OutOfBlocksError(EngineError):
         super().__init__(f"{needed} KV blocks asked for, {free} free")
         self.needed = needed
         self.free = free
+
+
+class FallbackError(FailsoftError):
+    """Root of what the client and its ladder raise; no message holds a user's text."""
+
+
+class InvalidCallError(FallbackError):
+    """The call is wrong in itself; no rung was asked (HTTP 400).
+
+    Attributes:
+        param: The argument or body field at fault.
+    """
+
+    def __init__(self, message: str, *, param: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class CallRefusedError(FallbackError):
+    """An endpoint says the call is the caller's fault, so no other rung was asked.
+
+    Attributes:
+        rung: The endpoint that said so.
+        status: Its HTTP status.
+        code: Its machine-readable word, or None.
+        param: The body field it names, or None.
+        body: Its ``error`` object as it came; it may quote the caller, so it is not in the message.
+    """
+
+    def __init__(
+        self,
+        *,
+        rung: str,
+        status: int,
+        code: str | None,
+        param: str | None,
+        body: dict[str, object] | None,
+    ) -> None:
+        where = f" (param {param})" if param else ""
+        super().__init__(
+            f"{rung} refused the call with HTTP {status} {code or 'invalid_request'}{where}; "
+            "change the call, the same one will always be refused"
+        )
+        self.rung = rung
+        self.status = status
+        self.code = code
+        self.param = param
+        self.body = body
+
+
+class RungFailedError(FallbackError):
+    """One attempt on one rung failed.
+
+    Attributes:
+        rung: The endpoint's name.
+        cause: What failed and what may be done about it (`failsoft.fallback.failure.Failure`).
+    """
+
+    def __init__(self, *, rung: str, cause: object) -> None:
+        super().__init__(f"{rung}: {cause}")
+        self.rung = rung
+        self.cause = cause
+
+
+class LadderExhaustedError(FallbackError):
+    """No rung could answer: the honest last answer.
+
+    Attributes:
+        ladder: Its name.
+        attempts: Every attempt and every rung passed over, in order
+            (`failsoft.call_records.AttemptRecord`).
+        status: The HTTP status a server would say: 504 when the deadline ended it, 429 when
+            every endpoint asked said so, else 503.
+        retry_after_s: When an endpoint expects room, in seconds; None when none said.
+    """
+
+    def __init__(
+        self,
+        *,
+        ladder: str,
+        attempts: tuple[object, ...],
+        causes: tuple[str, ...],
+        status: int,
+        retry_after_s: float | None,
+    ) -> None:
+        what = "the deadline passed" if status == 504 else "no rung could answer"
+        super().__init__(
+            f"ladder {ladder}: {what} ({'; '.join(causes) or 'nothing was tried'}); "
+            "call again later, or give the ladder another rung"
+        )
+        self.ladder = ladder
+        self.attempts = attempts
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class StreamInterruptedError(FallbackError):
+    """A stream broke after its first content delta; nobody else may finish that text.
+
+    Attributes:
+        text: What was delivered of the first choice.
+        attempt_id: ``call_id/attempt`` of the attempt that broke.
+        num_tokens: Output tokens received and charged.
+        cause: What failed (`failsoft.fallback.failure.Failure`).
+    """
+
+    def __init__(self, *, text: str, attempt_id: str, num_tokens: int, cause: object) -> None:
+        super().__init__(
+            f"the stream of attempt {attempt_id} broke after {num_tokens} tokens: {cause}; "
+            "what was delivered is incomplete, call again for a whole reply"
+        )
+        self.text = text
+        self.attempt_id = attempt_id
+        self.num_tokens = num_tokens
+        self.cause = cause
+
+
+class IdempotencyConflictError(FallbackError):
+    """An idempotency key came again with another body (HTTP 422)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this idempotency key was used with another body; use a new key for a new call"
+        )
+
+
+class IdempotencyRunningError(FallbackError):
+    """The first call with this idempotency key still runs (HTTP 409).
+
+    Attributes:
+        retry_after_s: When its lease ends at the latest, in seconds.
+    """
+
+    def __init__(self, *, retry_after_s: float) -> None:
+        super().__init__(
+            f"a call with this idempotency key still runs; ask again in {retry_after_s:.0f} s"
+        )
+        self.retry_after_s = retry_after_s
+
+
+class ClientClosedError(FallbackError):
+    """The client was closed; make a new one."""

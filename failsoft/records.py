@@ -7,6 +7,8 @@ nothing in another process; durations do.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from failsoft.config.price import TokenPrice as TokenPrice
+
 
 class FinishReason(StrEnum):
     """Why a request stopped."""
@@ -21,16 +23,6 @@ class FinishReason(StrEnum):
     """Its deadline passed."""
     ERROR = "error"
     """The engine failed it; the error says how."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenPrice:
-    """What a version's tokens cost, in one currency unit of the user's choice."""
-
-    input_per_mtok: float
-    """For a million prompt tokens, at least 0."""
-    output_per_mtok: float
-    """For a million sampled tokens, at least 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,13 @@ def stream(ask: Ask, served: ServedModel, kind: str, shape: ChoiceShape) -> Even
         is_last=bool(options and options.include_usage),
         is_each=bool(options and options.continuous_usage_stats),
     )
-    return EventStream(ask.generation, head=head_of(ask, served, kind), shape=shape, usage=usage)
+    return EventStream(
+        ask.generation,
+        headers=served.headers,
+        head=head_of(ask, served, kind),
+        shape=shape,
+        usage=usage,
+    )
 
 
 async def collect(
@@ -117,7 +123,8 @@ async def collect(
             **head_of(ask, state.served, kind),
             "choices": [write_choice(choice) for choice in choices],
             "usage": usage.as_dict(),
-        }
+        },
+        headers=state.served.headers,
     )
 
 

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 from starlette.datastructures import Headers
 
+from failsoft.config.http import DEADLINE_HEADER
 from failsoft.engine.http.schemas import GenerationBody
 from failsoft.engine.http.served import ServedModel
 from failsoft.engine.request import GenerationRequest, SamplingParams
 from failsoft.errors import InvalidRequestError, RequestTooLongError, UnknownModelError
 
-DEADLINE_HEADER = "x-failsoft-deadline-ms"
 MAX_DEADLINE_MS = 86_400_000
 """A day: a longer one is a mistake of unit."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from failsoft.config.http import HttpConfig
+from failsoft.config.http import VERSION_HEADER, HttpConfig
 from failsoft.engine.http.engine_port import EnginePort
 from failsoft.engine.http.mailbox import Mailbox
 from failsoft.engine.http.metrics import ServerMetrics
@@ -37,7 +37,12 @@ class ServedModel:
     @property
     def system_fingerprint(self) -> str:
         """The head of the version's digest: tells two deployments of one name apart."""
-        return self.version_digest.removeprefix("sha256:")[:_FINGERPRINT_CHARS]
+        return self.version_digest[:_FINGERPRINT_CHARS]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every answer's head says of who wrote it."""
+        return {VERSION_HEADER: self.version_digest}
 
     def default(self, name: str, otherwise: float) -> float:
         """Return the version's value of a generation setting, or *otherwise*."""

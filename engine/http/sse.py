@@ -7,6 +7,7 @@ middle is an event with ``error`` and no ``[DONE]``: clients raise on it.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
@@ -66,6 +67,7 @@ class EventStream:
     ``max_tokens`` of them, while the transport's buffer is full.
 
     Args:
+        headers: HTTP headers beside the stream's own.
         head: Fields of every chunk but choices and usage.
     """
 
@@ -73,11 +75,14 @@ class EventStream:
         self,
         generation: Generation,
         *,
+        headers: Mapping[str, str],
         head: dict[str, Any],
         shape: ChoiceShape,
         usage: StreamUsage,
     ) -> None:
         self._generation = generation
+        own = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._headers = [*_HEADERS, *own]
         self._shape = shape
         self._usage = usage
         self._prefix = "data: " + json.dumps(head, separators=(",", ":"))[:-1] + ',"choices":['
@@ -93,7 +98,7 @@ class EventStream:
             try:
                 async for updates in self._generation.updates():
                     if not is_started:
-                        await send(_start())
+                        await send(_start(self._headers))
                         is_started = True
                     await send(_part(b"".join(map(self._chunk, updates))))
             except EngineError as exc:
@@ -123,8 +128,8 @@ def _event(body: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(body)}\n\n".encode()
 
 
-def _start() -> dict[str, Any]:
-    return {"type": "http.response.start", "status": 200, "headers": _HEADERS}
+def _start(headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+    return {"type": "http.response.start", "status": 200, "headers": headers}
 
 
 def _part(body: bytes, *, is_last: bool = False) -> dict[str, Any]:

@@ -9,12 +9,12 @@ import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 
+from failsoft.config.sources import FileSource, HfSource, ModelSource, PypiSource
 from failsoft.engine.models.disk import sha256_file
 from failsoft.engine.models.fetch_file import fetch_file, source_stamp
 from failsoft.engine.models.fetch_hf import fetch_hf
 from failsoft.engine.models.fetch_pypi import fetch_pypi
 from failsoft.engine.models.model_files import check_files
-from failsoft.engine.models.sources import FileSource, HfSource, ModelSource, PypiSource
 from failsoft.engine.models.store import ModelStore, StoredFile, StoredModel
 from failsoft.engine.models.version import FileDigest, files_digest
 from failsoft.errors import ModelFileError, ModelSourceError

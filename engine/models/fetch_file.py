@@ -3,10 +3,10 @@
 import hashlib
 from pathlib import Path
 
+from failsoft.config.sources import PICKLE_REASON, FileSource
 from failsoft.engine.models.disk import copy_hashed
 from failsoft.engine.models.model_files import GGUF_NAME, has_pickles, is_model_file
 from failsoft.engine.models.progress import byte_progress
-from failsoft.engine.models.sources import PICKLE_REASON, FileSource
 from failsoft.errors import ModelSourceError, UnsupportedModelError
 
 

@@ -8,8 +8,8 @@ the live hub.
 from pathlib import Path
 from typing import Protocol
 
+from failsoft.config.sources import HfSource
 from failsoft.engine.models.model_files import FOLDER_PATTERNS, SKIPPED_PATTERNS
-from failsoft.engine.models.sources import HfSource
 from failsoft.errors import ModelSourceError
 
 

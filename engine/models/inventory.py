@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from failsoft.config.file import load_toml
-from failsoft.config.versions import parse_versions
-from failsoft.engine.models.catalogue import CATALOGUE
+from failsoft.config.sources import ModelSource, parse_source
+from failsoft.config.versions import parse_versions, version_names
 from failsoft.engine.models.convert import CONVERTER
 from failsoft.engine.models.fetch import find_model
 from failsoft.engine.models.resolve import CONFIG_NAME, VersionPlan, build_version, plan_version
-from failsoft.engine.models.sources import ModelSource, parse_source
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.errors import ConfigError, ModelError, ModelSourceError
 
@@ -48,7 +47,7 @@ def known_names() -> list[str]:
     """Return the versions of the working folder's config file, then the catalogue's models."""
     path = Path(CONFIG_NAME)
     tables = parse_versions(load_toml(path)) if path.exists() else {}
-    return list(dict.fromkeys([*tables, *CATALOGUE]))
+    return version_names(tables)
 
 
 def find_digest(text: str, *, store: ModelStore) -> str:

@@ -7,8 +7,8 @@ import json
 from fnmatch import fnmatch
 from pathlib import Path
 
+from failsoft.config.sources import PICKLE_REASON, PICKLE_SUFFIXES
 from failsoft.engine.models.gguf_header import GgufHeader, read_gguf_header
-from failsoft.engine.models.sources import PICKLE_REASON, PICKLE_SUFFIXES
 from failsoft.errors import UnsupportedModelError
 
 GGUF_NAME = "model.gguf"

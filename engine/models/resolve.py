@@ -7,21 +7,25 @@ resolving one fetches its model into the store. Loads torch only to choose a dty
 from dataclasses import dataclass
 from pathlib import Path
 
+from failsoft.config.catalogue import CATALOGUE, CatalogueModel
 from failsoft.config.engine import DTYPES
 from failsoft.config.file import load_toml
-from failsoft.config.versions import VersionSettings, parse_versions
-from failsoft.engine.models.catalogue import CATALOGUE, CatalogueModel
+from failsoft.config.sources import ModelSource, parse_source
+from failsoft.config.versions import (
+    VersionSettings,
+    find_version,
+    parse_versions,
+    version_names,
+)
 from failsoft.engine.models.dtype_choice import choose_dtype
 from failsoft.engine.models.fetch import fetch_model
 from failsoft.engine.models.generation_defaults import generation_defaults
 from failsoft.engine.models.gguf_header import read_gguf_header
 from failsoft.engine.models.model_files import GGUF_NAME, read_json
-from failsoft.engine.models.sources import ModelSource, parse_source
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.engine.models.templates import BUILTIN, ChatTemplate
 from failsoft.engine.models.version import Version, sorted_items
 from failsoft.errors import ConfigError, ModelSourceError
-from failsoft.records import TokenPrice
 
 CONFIG_NAME = "failsoft.toml"
 
@@ -77,15 +81,10 @@ def plan_version(name: str, *, config_path: Path | None = None) -> VersionPlan:
         raise ConfigError(key="config", value=str(path), allowed="the path of an existing file")
     tables = parse_versions(load_toml(path)) if path.exists() else {}
     base = path.absolute().parent
-    if name in tables:
-        settings, known = tables[name], None
-    elif name in CATALOGUE:
-        known = CATALOGUE[name]
-        settings = VersionSettings(
-            source=known.source, sha256=known.sha256, template=known.template
-        )
-    else:
-        names = ", ".join(sorted({*tables, *CATALOGUE}))
+    known = None if name in tables else CATALOGUE.get(name)
+    settings = find_version(name, tables)
+    if settings is None:
+        names = ", ".join(sorted(version_names(tables)))
         raise ConfigError(
             key="version",
             value=name,
@@ -110,7 +109,6 @@ def build_version(
     """
     settings = plan.settings
     template = _template(plan, stored)
-    price = settings.price
     return Version(
         name=plan.name,
         files=stored.model_files,
@@ -121,8 +119,8 @@ def build_version(
         generation_defaults=_defaults(plan, stored),
         system_prompt=settings.system_prompt,
         dtype=resolve_dtype(dtype or settings.dtype, stored, store=store, device=device),
-        engine_options=sorted_items(settings.engine),
-        price=None if price is None else TokenPrice(**price.model_dump()),
+        engine_options=sorted_items(settings.engine_options),
+        price=settings.price,
     )
 
 

@@ -19,21 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from failsoft.config.home import home_folder
 from failsoft.engine.models.disk import file_lock, publish_folder, scratch_folder, write_file
 from failsoft.engine.models.model_files import GGUF_NAME, TOKENIZER_FILES, read_json
 from failsoft.engine.models.progress import notice
 from failsoft.engine.models.version import FileDigest, canonical_json, files_digest
 from failsoft.errors import ModelFileError
 
-HOME_VARIABLE = "FAILSOFT_HOME"
-
 
 def default_root() -> Path:
-    """Return the store's folder: ``FAILSOFT_HOME``, or ``failsoft`` in the user's cache."""
-    if home := os.environ.get(HOME_VARIABLE):
-        return Path(home).expanduser().absolute()
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser().absolute() / "failsoft"
+    """Return the store's folder, which is failsoft's own."""
+    return home_folder(os.environ)
 
 
 class StoredFile(NamedTuple):

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from failsoft.cli.serving import DEFAULT_VERSION, read_api_key, run_engine
+from failsoft.cli.serving import check_slot, read_api_key, run_engine
+from failsoft.config.catalogue import DEFAULT_MODEL
 from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
 
@@ -26,7 +27,7 @@ def _engine() -> None:
 def serve(
     version: Annotated[
         str, typer.Option(help="A version of failsoft.toml, or a catalogue model.")
-    ] = DEFAULT_VERSION,
+    ] = DEFAULT_MODEL,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = _HTTP.host,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = _HTTP.port,
     dtype: Annotated[
@@ -67,6 +68,10 @@ def serve(
         list[str] | None,
         typer.Option(help="Another Host name to answer to; may be given several times."),
     ] = None,
+    slot: Annotated[
+        str | None,
+        typer.Option(help="Publish it here: endpoints with this pin find it by themselves."),
+    ] = None,
 ) -> None:
     """Serve one version until SIGTERM or Ctrl-C; running answers may finish."""
     http_config = HttpConfig(
@@ -84,5 +89,11 @@ def serve(
         "max_waiting": max_waiting,
         "prefix_cache": prefix_cache,
     }
-    code = run_engine(version, options=options, http_config=http_config, on_ready=typer.echo)
+    code = run_engine(
+        version,
+        options=options,
+        http_config=http_config,
+        slot=check_slot(slot),
+        on_ready=typer.echo,
+    )
     raise typer.Exit(code)

@@ -15,6 +15,8 @@ from rich.markup import escape
 from failsoft import __version__
 from failsoft.cli import models
 from failsoft.cli.chat import chat
+from failsoft.cli.config import config_app
+from failsoft.cli.db import db_app
 from failsoft.cli.engine import engine_app
 from failsoft.cli.up import up
 from failsoft.errors import ConfigError, FailsoftError
@@ -25,6 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Keep an LLM feature answering.",
 )
+app.add_typer(config_app, name="config")
+app.add_typer(db_app, name="db")
 app.add_typer(engine_app, name="engine")
 app.command("chat")(chat)
 app.command("up")(up)

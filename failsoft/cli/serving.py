@@ -3,15 +3,19 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 
+from failsoft.config.allowed import Name, allowed_words, fits
+from failsoft.config.home import home_folder
 from failsoft.config.http import HttpConfig
 from failsoft.errors import ConfigError
 
-DEFAULT_VERSION = "smollm2-135m-instruct"
+if TYPE_CHECKING:
+    from failsoft.engine.http.served import ServerState
 
 
 def read_api_key(variable: str | None) -> str | None:
@@ -37,6 +41,7 @@ def run_engine(
     *,
     options: Mapping[str, Any],
     http_config: HttpConfig,
+    slot: str | None = None,
     on_ready: Callable[[str], None],
 ) -> int:
     """Serve *version* until a signal and return the process's exit code.
@@ -47,6 +52,7 @@ def run_engine(
         version: Its name.
         options: Fields of EngineConfig that were asked for; None means not asked for.
         http_config: Where the server listens.
+        slot: Where ladders find it: what ``pin`` of an endpoint names; None publishes nothing.
         on_ready: Given the base URL, ``/v1`` included, once requests are answered.
 
     Raises:
@@ -69,7 +75,11 @@ def run_engine(
         )
         url = f"{base_url(sock)}/v1"
 
+        withdraw = ExitStack()
+
         def tell() -> None:
+            if slot is not None:
+                withdraw.callback(_publish(opened.state, slot, url))
             name = escape(opened.state.served.name)
             console.print(f"[green]failsoft engine {name} ready on {escape(url)}[/]")
             on_ready(url)
@@ -83,4 +93,34 @@ def run_engine(
                 "a second signal stops now …[/]"
             )
 
-        return serve(opened.state, sock, drain_s=drain_s, on_ready=tell, on_drain=tell_drain)
+        with withdraw:
+            return serve(opened.state, sock, drain_s=drain_s, on_ready=tell, on_drain=tell_drain)
+
+
+def check_slot(slot: str | None) -> str | None:
+    """Return *slot* if it can be one.
+
+    Raises:
+        ConfigError: It is no name; it would become part of a path.
+    """
+    if slot is not None and not fits(Name, slot):
+        raise ConfigError(key="--slot", value=slot, allowed=allowed_words(Name))
+    return slot
+
+
+def _publish(state: "ServerState", slot: str, url: str) -> Callable[[], None]:
+    """Tell ladders where the engine listens; return what tells them that it stopped."""
+    from failsoft.fallback.discovery import RunningEngine, publish_engine, withdraw_engine
+
+    home = home_folder(os.environ)
+    engine = RunningEngine(
+        slot=slot,
+        url=url,
+        pid=os.getpid(),
+        version=state.served.name,
+        token=state.config.api_key,
+        version_digest=state.served.version_digest,
+        max_model_len=state.served.max_model_len,
+    )
+    publish_engine(home, engine)
+    return lambda: withdraw_engine(home, engine)

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from failsoft.cli.serving import DEFAULT_VERSION, read_api_key, run_engine
+from failsoft.cli.serving import check_slot, read_api_key, run_engine
+from failsoft.config.catalogue import DEFAULT_MODEL
 from failsoft.config.http import HttpConfig
 
 _HTTP = HttpConfig()
@@ -18,6 +19,10 @@ def up(
         str | None,
         typer.Option(help="Environment variable with the key that callers must send."),
     ] = None,
+    slot: Annotated[
+        str | None,
+        typer.Option(help="Publish it here: endpoints with this pin find it by themselves."),
+    ] = None,
 ) -> None:
     """Start the default engine and print its URL once it answers."""
     http_config = HttpConfig(host=host, port=port, api_key=read_api_key(api_key_env))
@@ -27,9 +32,10 @@ def up(
         typer.echo(curl_line(url, api_key_env))
 
     code = run_engine(
-        DEFAULT_VERSION,
+        DEFAULT_MODEL,
         options={},
         http_config=http_config,
+        slot=check_slot(slot),
         on_ready=tell,
     )
     raise typer.Exit(code)

@@ -1,9 +1,14 @@
-"""The HTTP server's settings. Units: bytes, seconds."""
+"""The HTTP server's settings, and the headers it shares with the ladder. Units: bytes, seconds."""
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from failsoft.errors import ConfigError
+
+DEADLINE_HEADER = "x-failsoft-deadline-ms"
+"""A request's: milliseconds until its caller has no use for an answer."""
+VERSION_HEADER = "x-failsoft-version"
+"""A reply's: the whole digest of the version that writes it."""
 
 
 def is_loopback(host: str) -> bool:

@@ -1,115 +1,162 @@
-"""``[versions.NAME]`` tables of ``failsoft.toml``: what a user writes of a version.
+"""``[versions.NAME]`` tables of ``failsoft.toml``, and the catalogue's names beside them.
 
-Knows nothing of stores and models; a source's form is checked where it is parsed.
+The one parser of both. Knows nothing of stores and of a model's bytes; a source that
+floats is refused here, before anything is fetched.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from failsoft.config.allowed import Allowed, Name, allowed_words, check_fields, fits, matching
+from failsoft.config.catalogue import CATALOGUE
 from failsoft.config.engine import EngineConfig
-from failsoft.errors import ConfigError
+from failsoft.config.price import TokenPrice
+from failsoft.config.sources import FORMS, parse_source
+from failsoft.config.tables import Problems, as_table, did_you_mean, read_table
+from failsoft.errors import ConfigError, ModelError
 
 _NOT_OPTIONS = frozenset({"dtype", "device"})
 """Engine settings that are a version's own key, or a machine's, instead."""
 
-
-class PriceSettings(BaseModel):
-    """``price = {input_per_mtok = …, output_per_mtok = …}``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    input_per_mtok: float = Field(ge=0, allow_inf_nan=False)
-    output_per_mtok: float = Field(ge=0, allow_inf_nan=False)
+Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 lower-case hex digits")]
+Source = Annotated[str | list[str], Allowed("a source line, or a list of them", bool)]
+SomeText = Annotated[str, matching(r"(?s).+", "text of at least 1 character")]
 
 
-class VersionSettings(BaseModel):
-    """One version as a user writes it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionSettings:
+    """One version as a user writes it.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    Raises:
+        ConfigError: A value is out of range; the error names the key.
+    """
 
-    source: str | list[str]
+    source: Source
     """Where the model comes from; a list names the parts of one file in order."""
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    sha256: Sha256 | None = None
     """Digest of the GGUF file, or of a folder's files as ``failsoft models show`` prints it."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    template: Annotated[str, Field(min_length=1)] | None = None
+    template: SomeText | None = None
     """``plain``, or the path of a Jinja file; None takes the model's own."""
-    stop: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    stop: tuple[SomeText, ...] = ()
     """Strings that end a chat answer, besides those of a built-in template."""
     system_prompt: str | None = None
     """What chats without a system message of their own begin with."""
-    price: PriceSettings | None = None
-    engine: dict[str, Any] = Field(default_factory=dict)
+    price: TokenPrice | None = None
+    engine: Mapping[str, Any] | None = None
     """Fields of ``EngineConfig``, but for dtype."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def engine_options(self) -> Mapping[str, Any]:
+        """What the version asks of the engine; empty when it asks nothing."""
+        return self.engine or {}
+
+
+def version_names(tables: Mapping[str, object]) -> list[str]:
+    """Return every name that a pin or a command may use: *tables*' own, then the catalogue's."""
+    return list(dict.fromkeys([*tables, *CATALOGUE]))
+
+
+def find_version(name: str, tables: Mapping[str, VersionSettings]) -> VersionSettings | None:
+    """Return the version called *name*: a table, else a catalogue model; None when it is neither.
+
+    >>> find_version("smollm2-135m-instruct", {}).dtype
+    'auto'
+    """
+    if name in tables:
+        return tables[name]
+    known = CATALOGUE.get(name)
+    if known is None:
+        return None
+    return VersionSettings(source=known.source, sha256=known.sha256, template=known.template)
 
 
 def parse_versions(document: Mapping[str, Any]) -> dict[str, VersionSettings]:
     """Return the versions of a config file by name.
 
     Raises:
-        ConfigError: A key is unknown or a value is not allowed; it names the dotted key.
+        ConfigError: The first key that is unknown or value that is not allowed.
     """
-    tables = document.get("versions", {})
-    if not isinstance(tables, dict):
-        raise ConfigError(key="versions", value=tables, allowed="[versions.NAME] tables")
-    return {name: _parse_version(name, table) for name, table in tables.items()}
+    problems: Problems = []
+    versions = read_versions(document.get("versions", {}), problems)
+    if problems:
+        raise problems[0]
+    return versions
 
 
-def _parse_version(name: str, table: object) -> VersionSettings:
-    key = f"versions.{name}"
-    if not isinstance(table, dict):
-        raise ConfigError(key=key, value=table, allowed=f"a [{key}] table")
+def read_versions(raw: object, problems: Problems) -> dict[str, VersionSettings]:
+    """Return the versions of a file's ``versions`` table by name; *problems* gets what is wrong."""
+    versions: dict[str, VersionSettings] = {}
+    for name, table in as_table(raw, at="versions", problems=problems).items():
+        if not fits(Name, name):
+            problems.append(ConfigError(key="versions", value=name, allowed=allowed_words(Name)))
+            continue
+        version = _read_version(f"versions.{name}", table, problems)
+        if version is not None:
+            versions[name] = version
+    return versions
+
+
+def read_price(table: object, *, at: str, problems: Problems) -> dict[str, TokenPrice | None]:
+    """Return ``{"price": …}`` when *table* has one, else ``{}``; None stands for a bad one."""
+    if not isinstance(table, dict) or "price" not in table:
+        return {}
+    return {"price": read_table(TokenPrice, table["price"], at=f"{at}.price", problems=problems)}
+
+
+def _read_version(at: str, table: object, problems: Problems) -> VersionSettings | None:
+    parts: dict[str, object] = dict(read_price(table, at=at, problems=problems))
+    if isinstance(table, dict) and "engine" in table:
+        parts["engine"] = _read_options(table["engine"], at=f"{at}.engine", problems=problems)
+    version = read_table(VersionSettings, table, at=at, problems=problems, parts=parts)
+    if version is not None and (problem := _source_problem(at, version.source)) is not None:
+        problems.append(problem)
+        return None
+    return version
+
+
+def _source_problem(at: str, source: str | list[str]) -> ConfigError | None:
     try:
-        settings = VersionSettings.model_validate(table)
-    except ValidationError as exc:
-        raise _config_error(key, table, exc) from exc
-    _check_engine_options(f"{key}.engine", settings.engine)
-    return settings
+        # Only its form is looked at: the folder that a path starts from does not matter.
+        parse_source(source if isinstance(source, str) else tuple(source), base=Path("/"))
+    except ModelError as exc:
+        return ConfigError(key=f"{at}.source", value=source, allowed=f"{FORMS} ({exc})")
+    return None
 
 
-def _check_engine_options(key: str, options: Mapping[str, Any]) -> None:
-    kinds = get_type_hints(EngineConfig)
-    allowed = sorted(kinds.keys() - _NOT_OPTIONS)
+def _read_options(raw: object, *, at: str, problems: Problems) -> dict[str, Any] | None:
+    """Return a version's engine options; None when one is wrong."""
+    found = len(problems)
+    options = as_table(raw, at=at, problems=problems)
     for name, value in options.items():
-        if name not in allowed:
-            raise ConfigError(
-                key=f"{key}.{name}", value=value, allowed=f"no such key, only {', '.join(allowed)}"
-            )
+        problem = _option_problem(f"{at}.{name}", name, value)
+        if problem is not None:
+            problems.append(problem)
+    if len(problems) == found:
         try:
-            TypeAdapter(kinds[name]).validate_python(value, strict=True)
-        except ValidationError as exc:
-            raise ConfigError(
-                key=f"{key}.{name}", value=value, allowed=exc.errors()[0]["msg"]
-            ) from exc
+            EngineConfig(**options)
+        except ConfigError as exc:
+            problems.append(
+                ConfigError(key=f"{at}.{exc.key}", value=exc.value, allowed=exc.allowed)
+            )
+    return options if len(problems) == found else None
+
+
+def _option_problem(key: str, name: str, value: object) -> ConfigError | None:
+    kinds = get_type_hints(EngineConfig)
+    known = kinds.keys() - _NOT_OPTIONS
+    if name not in known:
+        allowed = f"unknown key; {did_you_mean(name, known)}"
+        return ConfigError(key=key, value=value, allowed=allowed)
     try:
-        EngineConfig(**options)
-    except ConfigError as exc:
-        raise ConfigError(key=f"{key}.{exc.key}", value=exc.value, allowed=exc.allowed) from exc
-
-
-def _config_error(key: str, table: Mapping[str, Any], error: ValidationError) -> ConfigError:
-    first = error.errors(include_url=False)[0]
-    place = _place_in(table, first["loc"])
-    dotted = ".".join([key, *map(str, place)])
-    if first["type"] == "extra_forbidden":
-        known = PriceSettings if place[0] == "price" else VersionSettings
-        names = ", ".join(sorted(known.model_fields))
-        return ConfigError(key=dotted, value=first["input"], allowed=f"no such key, only {names}")
-    if first["type"] == "missing":
-        missing = f"{dotted}.{first['loc'][-1]}"
-        return ConfigError(key=missing, value=None, allowed="it must be set")
-    return ConfigError(key=dotted, value=first["input"], allowed=first["msg"])
-
-
-def _place_in(table: Any, location: tuple[int | str, ...]) -> list[int | str]:
-    # pydantic adds union members to the place; only what the table really holds is the user's.
-    place: list[int | str] = []
-    for part in location:
-        is_index = isinstance(table, list) and isinstance(part, int)
-        if not is_index and not (isinstance(table, dict) and part in table):
-            break
-        place.append(part)
-        table = table[part]
-    return place
+        TypeAdapter(kinds[name]).validate_python(value, strict=True)
+    except ValidationError as exc:
+        return ConfigError(key=key, value=value, allowed=exc.errors()[0]["msg"])
+    return None

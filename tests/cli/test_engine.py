@@ -7,15 +7,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from failsoft.cli.serving import DEFAULT_VERSION, read_api_key
+from failsoft.cli.serving import read_api_key
 from failsoft.cli.up import curl_line
+from failsoft.config.catalogue import DEFAULT_MODEL
 from failsoft.engine.http.server import bind
 from failsoft.errors import ConfigError
+from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from tests.engine.http.rig import DIGEST
 
 
 @contextlib.contextmanager
@@ -82,7 +86,7 @@ def test_up_prints_its_url_and_a_line_to_try() -> None:
 
         assert popen.wait(10) == 130
 
-    assert asked["version"] == DEFAULT_VERSION
+    assert asked["version"] == DEFAULT_MODEL
     assert "dtype" not in asked
     assert printed[0] == url
     assert printed[1].startswith(f"curl -s {url}/chat/completions ")
@@ -111,6 +115,7 @@ def test_a_taken_port_is_one_line_and_exit_code_2() -> None:
         (["--max-running", "0"], "max_running"),
         (["--dtype", "int4"], "dtype"),
         (["--port", "99999"], "port"),
+        (["--slot", "../primary"], "--slot"),
     ],
 )
 def test_bad_settings_are_exit_code_2(
@@ -151,3 +156,20 @@ def test_the_server_loads_no_torch() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_engine_publishes_itself_under_its_slot_while_it_runs(tmp_path: Path) -> None:
+    """A ladder's ``pin`` finds URL, key and digest there; a stopped engine is there no more."""
+    env = {"FAILSOFT_HOME": str(tmp_path), "THE_KEY": "s3cret"}
+    args = ["--port", "0", "--slot", "primary", "--api-key-env", "THE_KEY"]
+    with command("engine", "serve", "--version", "tiny", *args, **env) as popen:
+        _, url = wait_ready(popen)
+        found = EngineFinder(tmp_path).find("primary")
+        popen.send_signal(signal.SIGTERM)
+
+        assert popen.wait(10) == 0
+
+    assert isinstance(found, RunningEngine)
+    assert (found.url, found.pid, found.version) == (url, popen.pid, "tiny")
+    assert (found.token, found.version_digest, found.max_model_len) == ("s3cret", DIGEST, 512)
+    assert isinstance(EngineFinder(tmp_path).find("primary"), str)

@@ -15,7 +15,7 @@ def test_smallest_table_has_a_source_alone() -> None:
     versions = parse_versions({"versions": {"tiny": {"source": "file:x"}}})
 
     assert versions["tiny"].dtype == "auto"
-    assert versions["tiny"].engine == {}
+    assert versions["tiny"].engine_options == {}
 
 
 def test_file_without_versions_has_none() -> None:
@@ -26,47 +26,51 @@ def test_file_without_versions_has_none() -> None:
 @pytest.mark.parametrize(
     ("table", "key", "allowed"),
     [
-        ({}, "versions.tiny.source", "must be set"),
-        ({"source": 3}, "versions.tiny.source", "string"),
-        ({"source": "x", "sauce": 1}, "versions.tiny.sauce", "no such key, only dtype"),
-        ({"source": "x", "sha256": "ABC"}, "versions.tiny.sha256", "pattern"),
-        ({"source": "x", "dtype": "fp16"}, "versions.tiny.dtype", "'bfloat16'"),
-        ({"source": "x", "template": ""}, "versions.tiny.template", "1 character"),
-        ({"source": "x", "stop": [""]}, "versions.tiny.stop.0", "1 character"),
+        ({}, "versions.tiny.source", "required: a source line"),
+        ({"source": 3}, "versions.tiny.source", "a source line"),
+        ({"source": "file:x", "sauce": 1}, "versions.tiny.sauce", 'did you mean "source"'),
+        ({"source": "file:x", "sha256": "ABC"}, "versions.tiny.sha256", "64 lower-case hex"),
+        ({"source": "file:x", "dtype": "fp16"}, "versions.tiny.dtype", '"bfloat16"'),
+        ({"source": "file:x", "template": ""}, "versions.tiny.template", "1 character"),
+        ({"source": "file:x", "stop": [""]}, "versions.tiny.stop", "1 character"),
         (
-            {"source": "x", "price": {"input_per_mtok": -1, "output_per_mtok": 1}},
+            {"source": "file:x", "price": {"input_per_mtok": -1, "output_per_mtok": 1}},
             "versions.tiny.price.input_per_mtok",
-            "greater than or equal to 0",
+            "a number in 0..",
         ),
         (
-            {"source": "x", "price": {"input_per_mtok": 1}},
+            {"source": "file:x", "price": {"input_per_mtok": 1}},
             "versions.tiny.price.output_per_mtok",
-            "must be set",
+            "required",
         ),
         (
-            {"source": "x", "price": {"input_per_mtok": 1, "output_per_mtok": 1, "eur": 1}},
+            {"source": "file:x", "price": {"input_per_mtok": 1, "output_per_mtok": 1, "eur": 1}},
             "versions.tiny.price.eur",
             "input_per_mtok, output_per_mtok",
         ),
         (
-            {"source": "x", "engine": {"max_runing": 1}},
+            {"source": "file:x", "engine": {"max_runing": 1}},
             "versions.tiny.engine.max_runing",
             "max_running",
         ),
-        ({"source": "x", "engine": {"dtype": "float32"}}, "versions.tiny.engine.dtype", "no such"),
         (
-            {"source": "x", "engine": {"max_running": "4"}},
+            {"source": "file:x", "engine": {"dtype": "float32"}},
+            "versions.tiny.engine.dtype",
+            "unknown key",
+        ),
+        (
+            {"source": "file:x", "engine": {"max_running": "4"}},
             "versions.tiny.engine.max_running",
             "int",
         ),
         (
-            {"source": "x", "engine": {"max_running": True}},
+            {"source": "file:x", "engine": {"max_running": True}},
             "versions.tiny.engine.max_running",
             "int",
         ),
-        ({"source": "x", "engine": 3}, "versions.tiny.engine", "dictionary"),
+        ({"source": "file:x", "engine": 3}, "versions.tiny.engine", "a table"),
         (
-            {"source": "x", "engine": {"max_running": 0}},
+            {"source": "file:x", "engine": {"max_running": 0}},
             "versions.tiny.engine.max_running",
             "at least 1",
         ),
@@ -85,7 +89,7 @@ def test_wrong_key_or_value_is_named(table: dict[str, Any], key: str, allowed: s
 @pytest.mark.parametrize("document", [{"versions": 3}, {"versions": {"tiny": "x"}}])
 def test_something_that_is_no_table_is_refused(document: dict[str, Any]) -> None:
     """The error shows how a table is written."""
-    with pytest.raises(ConfigError, match=r"\[versions\."):
+    with pytest.raises(ConfigError, match=r"a table: \[versions"):
         parse_versions(document)
 
 

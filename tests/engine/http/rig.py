@@ -24,7 +24,7 @@ from tests.engine.tiny_tokenizer import (
 )
 
 MODEL = "tiny-instruct"
-DIGEST = "sha256:" + "ab12" * 16
+DIGEST = "ab12" * 16
 
 
 def ids_of(text: str) -> list[int]:

@@ -9,6 +9,7 @@ from failsoft.records import FinishReason
 from tests.engine.fake_engine import FakeEngine
 from tests.engine.http.conftest import GREETING
 from tests.engine.http.rig import (
+    DIGEST,
     MODEL,
     Rig,
     answer,
@@ -196,3 +197,13 @@ def test_a_model_without_a_template_answers_completions_only() -> None:
     assert chat.status_code == 400
     assert chat.json()["error"]["code"] == "no_chat_template"
     assert raw.status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_an_answer_names_the_version_that_writes_it(stream: bool) -> None:
+    """In a header, whole: a caller keeps replies under it, and the fingerprint is its head."""
+    with running(FakeEngine(lambda request: answer("Hi."))) as rig:
+        reply = rig.chat(stream=stream)
+
+    assert reply.headers["x-failsoft-version"] == DIGEST
+    assert DIGEST[:16] in reply.text

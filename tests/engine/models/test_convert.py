@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import LlamaForCausalLM
 
+from failsoft.config.sources import FileSource
 from failsoft.engine.models.convert import ensure_converted, find_conversion
 from failsoft.engine.models.fetch import fetch_model
 from failsoft.engine.models.load import load_model
-from failsoft.engine.models.sources import FileSource
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.engine.models.version import Version
 from failsoft.errors import ModelFileError, UnsupportedModelError

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from failsoft.config.sources import FileSource
 from failsoft.engine.models.dtype_choice import (
     ROWS,
     Measure,
@@ -13,7 +14,6 @@ from failsoft.engine.models.dtype_choice import (
     time_layer,
 )
 from failsoft.engine.models.fetch import fetch_model
-from failsoft.engine.models.sources import FileSource
 from failsoft.engine.models.store import ModelStore, StoredModel
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from failsoft.config.sources import HfSource, ModelSource, parse_source
 from failsoft.engine.models.fetch import fetch_model, find_model
 from failsoft.engine.models.fetch_hf import fetch_hf
-from failsoft.engine.models.sources import HfSource, ModelSource, parse_source
 from failsoft.engine.models.store import ModelStore
 from failsoft.errors import ModelFileError, ModelSourceError, UnsupportedModelError
 

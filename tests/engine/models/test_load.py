@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from failsoft.config.sources import FileSource
 from failsoft.engine.models.fetch import fetch_model
 from failsoft.engine.models.load import load_model
 from failsoft.engine.models.resolve import resolve_version
-from failsoft.engine.models.sources import FileSource
 from failsoft.engine.models.store import ModelStore
 from failsoft.engine.models.version import Version
 from failsoft.errors import ModelFileError, ModelSourceError, UnsupportedModelError

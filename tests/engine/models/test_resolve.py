@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.engine.models.catalogue import CATALOGUE
+from failsoft.config.catalogue import CATALOGUE
 from failsoft.engine.models.resolve import plan_version, resolve_version
 from failsoft.engine.models.store import ModelStore
 from failsoft.engine.models.templates import PLAIN

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from failsoft.config.sources import parse_source
 from failsoft.engine.models.convert import find_conversion
-from failsoft.engine.models.sources import parse_source
 from failsoft.engine.models.store import ModelStore
 from failsoft.engine.models.verify import verify_model
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from failsoft.config.sources import FileSource
 from failsoft.engine.models.fetch import fetch_model
-from failsoft.engine.models.sources import FileSource
 from failsoft.engine.models.store import ModelStore, StoredModel, default_root
 from failsoft.engine.models.verify import verify_model
 

@@ -124,7 +124,7 @@ def test_digest_of_several_files_covers_names_and_not_order() -> None:
 
 def test_versions_store_and_resolver_load_no_torch() -> None:
     """The command line lists models and shows digests without torch."""
-    modules = ["version", "store", "resolve", "catalogue", "fetch", "convert", "dtype_choice"]
+    modules = ["version", "store", "resolve", "fetch", "convert", "dtype_choice"]
     lines = [f"import failsoft.engine.models.{name}" for name in modules]
     code = "\n".join([*lines, "import sys", "print({'torch', 'transformers'} & set(sys.modules))"])
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.engine.models.sources import (
+from failsoft.config.sources import (
     FileSource,
     HfSource,
     PypiSource,

@@ -1,0 +1,1 @@
+"""Alembic's revisions of the store, run by `failsoft.store.migrate`."""

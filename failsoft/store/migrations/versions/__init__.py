@@ -1,0 +1,1 @@
+"""One file for each revision, in order; a released one never changes."""

@@ -1,0 +1,139 @@
+"""The store's tables. Stamps are UTC epoch milliseconds, durations seconds.
+
+No foreign keys: an attempt may be written before its call, and each may be
+dropped alone when the disk is full.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+)
+
+HEAD = "0001"
+"""The revision this code reads and writes; the last one in ``migrations/versions``."""
+
+metadata = MetaData()
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("call_id", Text, primary_key=True),
+    Column("ladder", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("started_at_ms", BigInteger, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("served_rung", Integer),
+    Column("served_endpoint", Text),
+    Column("version_digest", Text),
+    Column("num_attempts", Integer, nullable=False),
+    Column("ttft_s", Double),
+    Column("e2e_s", Double, nullable=False),
+    Column("is_stream", Boolean, nullable=False),
+    Column("is_complete", Boolean, nullable=False),
+    Column("age_s", Double),
+    Column("is_stale", Boolean, nullable=False),
+    Column("cost", Double),
+    Column("num_prompt_tokens", BigInteger),
+    Column("num_cached_tokens", BigInteger),
+    Column("num_output_tokens", BigInteger),
+    Column("error_kind", Text),
+    Index("calls_by_start", "started_at_ms"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("call_id", Text, primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("rung", Integer, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("started_at_ms", BigInteger, nullable=False),
+    Column("was_sent", Boolean, nullable=False),
+    Column("total_s", Double, nullable=False),
+    Column("connect_s", Double),
+    Column("ttft_s", Double),
+    Column("http_status", Integer),
+    Column("version_digest", Text),
+    Column("reported_model", Text),
+    Column("reported_fingerprint", Text),
+    Column("num_prompt_tokens", BigInteger),
+    Column("num_cached_tokens", BigInteger),
+    Column("num_output_tokens", BigInteger),
+    Column("cost", Double),
+    Column("error_message", Text),
+    Index("attempts_by_start", "started_at_ms"),
+)
+
+texts = Table(
+    "texts",
+    metadata,
+    Column("call_id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("request_json", Text, nullable=False),
+    Column("reply_json", Text),
+    Index("texts_by_time", "at_ms"),
+    Index("texts_by_tenant", "tenant"),
+)
+
+replies = Table(
+    "replies",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("version_digest", Text),
+    Column("ladder", Text, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("used_at_ms", BigInteger, nullable=False),
+    Column("num_bytes", BigInteger, nullable=False),
+    Column("finish_reason", Text, nullable=False),
+    Column("reply_json", Text, nullable=False),
+    # Covers the size query, and gives the eviction its order.
+    Index("replies_by_use", "used_at_ms", "num_bytes"),
+    Index("replies_by_creation", "created_at_ms"),
+    Index("replies_by_tenant", "tenant"),
+    Index("replies_by_version", "version_digest"),
+)
+
+served = Table(
+    "served",
+    metadata,
+    Column("source", Text, primary_key=True),
+    Column("version_digest", Text),
+    Column("at_ms", BigInteger, nullable=False),
+    Index("served_by_time", "at_ms"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("key_hash", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("owner", Text),
+    # A running key's lease end, or the last moment a finished key plays back.
+    Column("until_ms", BigInteger, nullable=False),
+    Column("finished_at_ms", BigInteger),
+    Column("reply_json", Text),
+    Index("idempotency_by_end", "until_ms"),
+    Index("idempotency_by_tenant", "tenant"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("event_id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("detail_json", Text, nullable=False),
+    Index("events_by_time", "at_ms"),
+)

@@ -1,0 +1,256 @@
+"""The one thread that writes records: queued off the call path, in batches.
+
+A record reaches the database at most `FLUSH_S` plus one short transaction after
+it was handed over, so ``kill -9`` loses at most the last 250 ms. What cannot be
+written stays queued; what no longer fits is dropped and counted.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from failsoft.call_records import (
+    AttemptRecord,
+    CachedReply,
+    CallRecord,
+    CallText,
+    EventRecord,
+    ServedVersion,
+)
+from failsoft.errors import StoreError
+from failsoft.store.batch import BatchWriter, Prepared, is_about_a_row
+from failsoft.store.database import Database
+from failsoft.store.rows import INSERTS, RecordKind
+from failsoft.store.tally import Tally, WriterStats
+
+BATCH_ROWS = 500
+FLUSH_S = 0.1
+"""Age at which a record is written: the promise is 200 ms, a late thread gets the rest."""
+
+_FIRST_RETRY_S = 0.1
+_LAST_RETRY_S = 5.0
+_log = logging.getLogger(__name__)
+
+
+class RecordWriter:
+    """A `failsoft.call_records.Recorder`; its thread starts with the first record.
+
+    Args:
+        database: Where the rows go.
+        queue_records: Records that wait at most.
+        keeps_text: Whether `record_text` keeps anything.
+        clock: UTC epoch seconds.
+        on_settled: Called on the writer's thread with every reply that was
+            written, or dropped after it had been queued.
+        on_batch: Called on the writer's thread after each transaction.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        queue_records: int,
+        keeps_text: bool,
+        clock: Callable[[], float] = time.time,
+        on_settled: Callable[[CachedReply], None] = lambda _reply: None,
+        on_batch: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._batches = BatchWriter(database)
+        self._limit = queue_records
+        self._keeps_text = keeps_text
+        self._clock = clock
+        self._on_settled = on_settled
+        self._on_batch = on_batch
+        self._is_closed = False
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Start empty, as a forked child must: the parent writes what was queued before."""
+        self._queue: deque[tuple[RecordKind, Any]] = deque()
+        self._tally = Tally()
+        self._some = threading.Event()
+        self._full = threading.Event()
+        self._closing = threading.Event()
+        self._settled = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_busy = False
+        self._drained_s = 0.0
+
+    # The call path: an append and two flag reads.
+
+    def record_call(self, record: CallRecord, /) -> None:
+        """Queue one call row; never blocks, never raises."""
+        self._put(RecordKind.CALL, record)
+
+    def record_attempt(self, record: AttemptRecord, /) -> None:
+        """Queue one ledger row; never blocks, never raises."""
+        self._put(RecordKind.ATTEMPT, record)
+
+    def record_event(self, record: EventRecord, /) -> None:
+        """Queue one event row; never blocks, never raises."""
+        self._put(RecordKind.EVENT, record)
+
+    def record_text(self, record: CallText, /) -> None:
+        """Queue a call's words if they are to be kept; never blocks, never raises."""
+        if self._keeps_text:
+            self._put(RecordKind.TEXT, record)
+
+    def record_served(self, record: ServedVersion, /) -> None:
+        """Queue which version answers; never blocks, never raises."""
+        self._put(RecordKind.SERVED, record)
+
+    def record_reply(self, record: CachedReply, /) -> bool:
+        """Queue one reply; False when it was dropped. Never blocks, never raises."""
+        return self._put(RecordKind.REPLY, record)
+
+    def _put(self, kind: RecordKind, record: Any) -> bool:
+        queue = self._queue
+        if self._is_closed or len(queue) >= self._limit:
+            self._tally.drop(kind)
+            return False
+        queue.append((kind, record))
+        if self._thread is None:
+            self._start()
+        if not self._some.is_set():
+            self._some.set()
+        elif len(queue) >= BATCH_ROWS and not self._full.is_set():
+            self._full.set()
+        return True
+
+    def _start(self) -> None:
+        with self._settled:
+            if self._thread is not None:
+                return
+            thread = threading.Thread(target=self._run, name="failsoft-writer", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no threads left, or the interpreter ends: the next record tries
+                return
+            self._thread = thread
+
+    def stats(self) -> WriterStats:
+        """Return a snapshot."""
+        return self._tally.stats(num_queued=len(self._queue))
+
+    def drop(self, kind: RecordKind) -> None:
+        """Count a record that its part refused before it was queued."""
+        self._tally.drop(kind)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all that is queued is written or dropped; False when that took too long."""
+        self._full.set()
+        with self._settled:
+            return self._settled.wait_for(
+                lambda: not self._queue and not self._is_busy, timeout=timeout_s
+            )
+
+    def close(self, timeout_s: float) -> None:
+        """Write what is queued; drop and count what a failing database does not take."""
+        self._is_closed = True
+        self._closing.set()
+        self._full.set()
+        self._some.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        while self._queue:
+            self._tally.drop(self._queue.popleft()[0])
+        if self._tally.is_failing:
+            _log.warning("closed on a failing store; dropped: %s", self.stats().dropped_total)
+
+    # The writer's thread.
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._some.wait()
+            self._some.clear()
+            self._full.wait(max(0.0, self._drained_s + FLUSH_S - time.monotonic()))
+            self._full.clear()
+            self._drain()
+        self._drain()
+        if not self._tally.is_failing:
+            self._tell(is_last=True)
+            self._drain()
+
+    def _drain(self) -> None:
+        """Write batch after batch until the queue is empty."""
+        while self._queue:
+            self._is_busy = True
+            self._drained_s = time.monotonic()
+            num = min(len(self._queue), BATCH_ROWS)
+            items = [self._queue.popleft() for _ in range(num)]
+            try:
+                self._settle(self._prepare(items))
+                self._on_batch()
+            except Exception:  # noqa: BLE001 - the thread must outlive a bug of ours
+                _log.exception("a bug in the record writer lost a batch")
+                for kind, _record in items:
+                    self._tally.drop(kind)
+            finally:
+                with self._settled:
+                    self._is_busy = False
+                    self._settled.notify_all()
+
+    def _prepare(self, items: Sequence[tuple[RecordKind, Any]]) -> list[Prepared]:
+        prepared: list[Prepared] = []
+        for kind, record in items:
+            try:
+                prepared.append(Prepared(kind, INSERTS[kind].to_row(record), record))
+            except (AttributeError, TypeError, ValueError) as exc:
+                self._lose(kind, record, f"{type(exc).__name__} in a {kind} record")
+        return prepared
+
+    def _settle(self, batch: list[Prepared]) -> None:
+        """Write *batch*, however long the database takes; drop it only when closing."""
+        wait_s = _FIRST_RETRY_S
+        is_last = False
+        while True:
+            is_last = self._closing.is_set()
+            try:
+                unfit = self._write(batch)
+                break
+            except StoreError as exc:
+                self._tally.fail(str(exc))
+                if is_last:
+                    unfit = batch
+                    break
+                self._closing.wait(wait_s)
+                wait_s = min(2 * wait_s, _LAST_RETRY_S)
+        for item in unfit:
+            self._lose(item.kind, item.record, None)
+        lost = {id(item) for item in unfit}
+        written = [item for item in batch if id(item) not in lost] if lost else batch
+        self._tally.write(item.kind for item in written)
+        for item in written:
+            if item.kind is RecordKind.REPLY:
+                self._on_settled(item.record)
+        if len(unfit) < len(batch):
+            self._tell(is_last=False)
+
+    def _write(self, batch: list[Prepared]) -> list[Prepared]:
+        """Write *batch* and return the rows that are unfit.
+
+        Raises:
+            StoreError: The database refused; the batch may be tried again.
+        """
+        try:
+            self._batches.insert(batch)
+        except (StoreError, OverflowError, UnicodeError) as exc:
+            if not is_about_a_row(exc):
+                raise
+            return self._batches.insert_each(batch)
+        return []
+
+    def _lose(self, kind: RecordKind, record: Any, why: str | None) -> None:
+        """Count a queued record that will never be written."""
+        self._tally.drop(kind, why)
+        if kind is RecordKind.REPLY:
+            self._on_settled(record)
+
+    def _tell(self, *, is_last: bool) -> None:
+        """Queue an event about what was lost; past the limit, for there is only one at a time."""
+        event = self._tally.event(at_ms=int(self._clock() * 1000), is_last=is_last)
+        if event is not None:
+            self._queue.append((RecordKind.EVENT, event))

@@ -1,0 +1,196 @@
+"""Builds one whole OpenAI reply out of stream chunks, and judges whether it is one.
+
+Knows nothing of HTTP or rungs. A chunk is the parsed JSON of one event. A whole
+reply has a finish reason for every choice asked for. An empty text under
+``stop`` or ``length`` counts only when the endpoint's usage says that it sampled
+a token: a model may end at once, but most empty replies are faults in disguise.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from failsoft.fallback.choice import Choice, choices_of, completion_choice
+from failsoft.fallback.failure import Failure, bad_reply, cut, error_in_reply, error_object
+
+Chunk = dict[str, Any]
+
+FAULT_FINISHES = frozenset({"error", "abort", "aborted", "cancelled", "deadline", "timeout"})
+"""Finish reasons that say the reply is not whole, whatever text came before."""
+
+_TOP_FIELDS = ("id", "created", "model", "system_fingerprint", "service_tier")
+
+
+class Assembly:
+    """One reply under construction.
+
+    Args:
+        kind: ``"chat"`` or ``"completion"``.
+        num_choices: Choices asked for over all prompts, at least 1.
+    """
+
+    __slots__ = ("_choices", "_kind", "_num_choices", "_top", "num_content_chunks", "usage")
+
+    def __init__(self, *, kind: str, num_choices: int) -> None:
+        self._kind = kind
+        self._num_choices = num_choices
+        self._top: dict[str, Any] = {}
+        self._choices: dict[int, Choice] = {}
+        self.num_content_chunks = 0
+        self.usage: Mapping[str, Any] | None = None
+
+    def add(self, chunk: object) -> tuple[bool, Failure | None]:
+        """Take one chunk in.
+
+        Returns:
+            Whether it carries content (text, reasoning, refusal or a tool call), and what is
+            wrong with it, if anything.
+        """
+        if not isinstance(chunk, dict):
+            return False, bad_reply("an event that is not a JSON object")
+        if (error := error_object(chunk)) is not None:
+            return False, error_in_reply(error)
+        choices = chunk.get("choices")
+        if not isinstance(choices, list):
+            return False, bad_reply("an event without choices")
+        if chunk.get("usage"):
+            self._take_usage(chunk["usage"])
+        if len(self._top) < len(_TOP_FIELDS):
+            self._top.update({f: chunk[f] for f in _TOP_FIELDS if chunk.get(f) is not None})
+        has_content = False
+        for raw in choices:
+            is_content, failure = self._add_choice(raw)
+            if failure is not None:
+                return False, failure
+            has_content = has_content or is_content
+        self.num_content_chunks += has_content
+        return has_content, None
+
+    def _add_choice(self, raw: object) -> tuple[bool, Failure | None]:
+        if not isinstance(raw, dict):
+            return False, bad_reply("a choice that is not an object")
+        index = raw.get("index", 0)
+        if not isinstance(index, int) or not 0 <= index < self._num_choices:
+            return False, bad_reply("a choice that nobody asked for")
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = Choice()
+        finish = raw.get("finish_reason")
+        if finish in FAULT_FINISHES:
+            return False, cut(f"finish reason {finish}")
+        if finish is not None:
+            choice.finish_reason = str(finish)
+        is_content = choice.add_text(raw) if self._kind == "completion" else choice.add_delta(raw)
+        return (
+            (False, bad_reply("a delta that is none")) if is_content is None else (is_content, None)
+        )
+
+    def add_completion(self, body: object) -> Failure | None:
+        """Take a whole, unstreamed reply in: the endpoint ignored ``stream``."""
+        if (error := error_object(body)) is not None:
+            return error_in_reply(error)
+        choices = choices_of(body)
+        if choices is None or not isinstance(body, dict):
+            return bad_reply("a JSON body that is no reply")
+        as_deltas = [completion_choice(choice) for choice in choices]
+        _, failure = self.add({**body, "choices": as_deltas})
+        return failure
+
+    def _take_usage(self, usage: object) -> None:
+        if isinstance(usage, Mapping):
+            self.usage = usage
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every choice has its finish reason."""
+        return len(self._choices) == self._num_choices and all(
+            choice.finish_reason is not None for choice in self._choices.values()
+        )
+
+    def judge_end(self) -> Failure | None:
+        """Return why what is here is no whole reply; None when it is one."""
+        if not self.is_finished:
+            return cut("the stream ended without a finish reason")
+        for choice in self._choices.values():
+            if choice.has_content or choice.finish_reason == "content_filter":
+                continue
+            if choice.finish_reason in ("tool_calls", "function_call"):
+                return bad_reply("finish reason tool_calls without a tool call")
+            if not self.num_output_tokens_reported:
+                return bad_reply("an empty reply and no token sampled")
+        return None
+
+    @property
+    def is_plain_stop(self) -> bool:
+        """Whether every choice is text that ended by ``stop``: what a cache may keep."""
+        return bool(self._choices) and all(
+            choice.finish_reason == "stop" and choice.text and not choice.has_calls
+            for choice in self._choices.values()
+        )
+
+    @property
+    def num_output_tokens_reported(self) -> int | None:
+        """Output tokens by the endpoint's own usage; None when it gave none."""
+        return _count(self.usage, "completion_tokens")
+
+    @property
+    def num_output_tokens(self) -> int | None:
+        """Output tokens: as reported, else one for each content chunk; None when nothing came."""
+        return self.num_output_tokens_reported or self.num_content_chunks or None
+
+    @property
+    def num_prompt_tokens(self) -> int | None:
+        """Prompt tokens as reported; None when not."""
+        return _count(self.usage, "prompt_tokens")
+
+    @property
+    def num_cached_tokens(self) -> int | None:
+        """Prompt tokens from the endpoint's prefix cache as reported; None when not."""
+        details = self.usage.get("prompt_tokens_details") if self.usage else None
+        cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else None
+        prompt = self.num_prompt_tokens
+        return cached if cached is None or prompt is None else min(cached, prompt)
+
+    @property
+    def model(self) -> str | None:
+        """What the endpoint calls its model."""
+        return _text(self._top.get("model"))
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The endpoint's ``system_fingerprint``."""
+        return _text(self._top.get("system_fingerprint"))
+
+    @property
+    def text(self) -> str:
+        """The first choice's text so far."""
+        return self._choices[0].text if 0 in self._choices else ""
+
+    def completion(self) -> dict[str, Any]:
+        """Return the OpenAI-shaped whole reply."""
+        is_chat = self._kind == "chat"
+        body: dict[str, Any] = {
+            "id": self._top.get("id", ""),
+            "object": "chat.completion" if is_chat else "text_completion",
+            "created": self._top.get("created", int(time.time())),
+            "model": self._top.get("model", ""),
+            "choices": [
+                choice.as_message(index) if is_chat else choice.as_text(index)
+                for index, choice in sorted(self._choices.items())
+            ],
+        }
+        for name in ("system_fingerprint", "service_tier"):
+            if name in self._top:
+                body[name] = self._top[name]
+        if self.usage is not None:
+            body["usage"] = dict(self.usage)
+        return body
+
+
+def _count(table: Mapping[str, Any] | None, name: str) -> int | None:
+    value = table.get(name) if table else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

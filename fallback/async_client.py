@@ -1,0 +1,153 @@
+"""The async client: what an app on an event loop calls.
+
+May be used from several event loops and in forked children: each loop gets its
+own connections, each process its own breakers.
+"""
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from failsoft.fallback.call import Kind
+from failsoft.fallback.core import Backends
+from failsoft.fallback.ladder import Ladder
+from failsoft.fallback.open_core import SettingsSource, open_core, read_source
+from failsoft.fallback.reply import Reply
+from failsoft.fallback.request_face import (
+    CallOptions,
+    Messages,
+    Prompt,
+    make_request,
+    split,
+    wants_usage,
+)
+from failsoft.fallback.stream import ReplyStream
+from failsoft.fallback.surroundings import Surroundings
+from failsoft.fallback.transport import HTTPTransport, Transport
+
+
+class AsyncClient:
+    """Answers through a ladder: always something, and always said what.
+
+    Use it as an async context manager, or call `aclose` at the end.
+
+    Args:
+        settings: Path of a ``failsoft.toml``, or settings.
+        backends: Where records and kept replies go; None opens the settings' store.
+        environ: Where API keys and ``FAILSOFT_HOME`` are; None takes the process's.
+        surroundings: Clocks, chance and sleep; None takes the real ones.
+        make_transport: Makes what sends the requests of one event loop.
+
+    Raises:
+        ConfigError: The settings are wrong, or an API key's variable is not set.
+        StoreError: The store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        settings: SettingsSource,
+        *,
+        backends: Backends | None = None,
+        environ: Mapping[str, str] | None = None,
+        surroundings: Surroundings | None = None,
+        make_transport: Callable[[], Transport] = HTTPTransport,
+    ) -> None:
+        self._core = open_core(
+            settings,
+            backends=backends,
+            environ=environ,
+            surroundings=surroundings,
+            make_transport=make_transport,
+        )
+
+    @property
+    def ladders(self) -> Mapping[str, Ladder]:
+        """The ladders by name, with their rungs' standing; to look at, not to change."""
+        return self._core.ladders
+
+    def reload(self, settings: SettingsSource) -> None:
+        """Answer new calls by *settings*; calls under way end by those they began with.
+
+        Call it on the client's event loop. An endpoint that stays what it was keeps its breaker.
+
+        Raises:
+            ConfigError: The settings are wrong, name another store, or an API key's variable is
+                not set; the old settings stay.
+        """
+        self._core.reload(read_source(settings))
+
+    async def chat(self, messages: Messages, **arguments: Any) -> Reply:
+        """Return the whole reply to a chat.
+
+        Args:
+            messages: OpenAI-shaped messages, at least one.
+            **arguments: `CallOptions` (``ladder``, ``deadline_s``, ``tenant``,
+                ``idempotency_key``, ``cache``, ``fallback``); anything else goes into the
+                request as it is (``temperature``, ``max_tokens``, ``tools``, …).
+
+        Raises:
+            InvalidCallError: An argument is out of range.
+            CallRefusedError: An endpoint says it is the caller's fault.
+            LadderExhaustedError: No rung could answer; it carries every attempt.
+            IdempotencyConflictError: The key was used with another body.
+            IdempotencyRunningError: The key's first call still runs.
+            ClientClosedError: The client was closed.
+        """
+        options, fields = split(arguments)
+        return await self.ask({"messages": list(messages), **fields}, **options)
+
+    async def complete(self, prompt: Prompt, **arguments: Any) -> Reply:
+        """Return the whole completion of *prompt*; everything else as in `chat`."""
+        options, fields = split(arguments)
+        return await self.ask({"prompt": prompt, **fields}, kind="completion", **options)
+
+    def stream(self, messages: Messages, **arguments: Any) -> ReplyStream:
+        """Return the deltas of a chat's reply; arguments as in `chat`.
+
+        Iterating raises what `chat` raises before the first delta, and
+        StreamInterruptedError after it. `ReplyStream.reply` is there at the end.
+        """
+        options, fields = split(arguments)
+        return self.ask_stream({"messages": list(messages), **fields}, **options)
+
+    async def ask(
+        self, body: Mapping[str, Any], *, kind: Kind = "chat", **options: Unpack[CallOptions]
+    ) -> Reply:
+        """Return the whole reply to an OpenAI-shaped request; raises as `chat` does.
+
+        Args:
+            body: The request; ``model``, ``stream`` and ``stream_options`` are the ladder's.
+            kind: ``"chat"`` or ``"completion"``.
+            **options: See `CallOptions`.
+        """
+        return await self._core.ask(
+            make_request(self._core, kind, body, is_stream=False, **options)
+        )
+
+    def ask_stream(
+        self, body: Mapping[str, Any], *, kind: Kind = "chat", **options: Unpack[CallOptions]
+    ) -> ReplyStream:
+        """Return the stream of an OpenAI-shaped request; `ReplyStream.chunks` are OpenAI's.
+
+        The usage chunk is among them when ``stream_options.include_usage`` asks for it.
+
+        Raises:
+            InvalidCallError: An argument is out of range.
+        """
+        request = make_request(self._core, kind, body, is_stream=True, **options)
+        return ReplyStream(self._core, request, with_usage=wants_usage(body))
+
+    async def aclose(self) -> None:
+        """Close this loop's connections and the store; new calls are refused."""
+        await self._core.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

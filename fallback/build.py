@@ -1,0 +1,184 @@
+"""Builds ladders out of settings: endpoints with their breakers, rungs in their places."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+
+from failsoft.call_records import EventRecord, Recorder, ReplyStore
+from failsoft.config.secrets import read_secret
+from failsoft.config.settings import CACHE_RUNG, EndpointConfig, LadderConfig, Settings
+from failsoft.fallback.breaker import Breaker, BreakerState
+from failsoft.fallback.cached_rung import CachedRung
+from failsoft.fallback.discovery import EngineFinder
+from failsoft.fallback.endpoint import Endpoint, EngineLocator, Target, Version
+from failsoft.fallback.ladder import Ladder, Rung
+from failsoft.fallback.retry_budget import RetryBudget
+from failsoft.fallback.rung import EndpointRung, Place
+from failsoft.fallback.surroundings import Surroundings
+from failsoft.fallback.transport import Transport
+
+MIN_LEASE_S = 10.0
+
+
+class Builder:
+    """Builds the ladders of one client.
+
+    Args:
+        settings: What to build.
+        finder: Finds local engines.
+        recorder: Gets an event for each change of a breaker.
+        replies: The reply cache; None leaves every cached rung out.
+        transport: Returns the running event loop's transport.
+        on_answer: Told after each answer of an endpoint.
+        environ: Where API keys are.
+        surroundings: Clocks, chance and sleep.
+
+    Raises:
+        ConfigError: An API key's variable is not set.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        finder: EngineFinder,
+        recorder: Recorder,
+        replies: ReplyStore | None,
+        transport: Callable[[], Transport],
+        on_answer: Callable[[Endpoint, Target], None],
+        environ: Mapping[str, str],
+        surroundings: Surroundings,
+    ) -> None:
+        self._settings = settings
+        self._finder = finder
+        self._recorder = recorder
+        self._replies = replies
+        self._transport = transport
+        self._on_answer = on_answer
+        self._environ = environ
+        self._surroundings = surroundings
+        self.endpoints: dict[tuple[object, ...], Endpoint] = {}
+        self._before: dict[tuple[object, ...], Endpoint] = {}
+
+    def build(self, *, after: "Builder | None" = None) -> dict[str, Ladder]:
+        """Return every ladder by name.
+
+        Two ladders share an endpoint's standing and breaker when they judge it alike.
+
+        Args:
+            after: Whose endpoints' standing goes on, where they stay what they were.
+        """
+        self.endpoints = {}
+        self._before = after.endpoints if after is not None else {}
+        return {name: self._ladder(config) for name, config in self._settings.ladders.items()}
+
+    def _ladder(self, config: LadderConfig) -> Ladder:
+        budget = RetryBudget(ratio=config.retry.budget_ratio, clock=self._surroundings.clock)
+        models = [name for name in config.rungs if name != CACHE_RUNG]
+        endpoints = {name: self._endpoint(name, config) for name in models}
+        rungs: list[Rung] = []
+        for index, name in enumerate(config.rungs):
+            below = config.rungs[index + 1 :]
+            if name != CACHE_RUNG:
+                place = Place(
+                    index=index,
+                    is_last_model=not any(other != CACHE_RUNG for other in below),
+                    cache_below=CACHE_RUNG in below,
+                    models_below=tuple(endpoints[n] for n in below if n != CACHE_RUNG),
+                )
+                rungs.append(self._model_rung(endpoints[name], place, config, budget))
+            elif self._replies is not None and self._settings.serves_cache(config):
+                above = [n for n in config.rungs[:index] if n != CACHE_RUNG] or models
+                rung = self._cached_rung(
+                    index, config, [endpoints[n] for n in above], store=self._replies
+                )
+                rungs.append(rung)
+        return Ladder(config, rungs=tuple(rungs), budget=budget)
+
+    def _model_rung(
+        self, endpoint: Endpoint, place: Place, config: LadderConfig, budget: RetryBudget
+    ) -> EndpointRung:
+        return EndpointRung(
+            endpoint,
+            place=place,
+            config=config,
+            budget=budget,
+            transport=self._transport,
+            on_answer=self._on_answer,
+            surroundings=self._surroundings,
+        )
+
+    def _cached_rung(
+        self, index: int, config: LadderConfig, endpoints: list[Endpoint], *, store: ReplyStore
+    ) -> CachedRung:
+        return CachedRung(
+            index=index,
+            ladder=config.name,
+            config=config.cache,
+            store=store,
+            versions=lambda: [endpoint.version() for endpoint in endpoints],
+        )
+
+    def _endpoint(self, name: str, ladder: LadderConfig) -> Endpoint:
+        key = (name, ladder.breaker, ladder.timeouts)
+        if key not in self.endpoints:
+            config = self._settings.endpoints[name]
+            locate, version = self._whereabouts(config)
+            self.endpoints[key] = Endpoint(
+                config,
+                locate=locate,
+                version=version,
+                breaker=self._breaker(name, ladder),
+                clock=self._surroundings.clock,
+            )
+            if (before := self._before.get(key)) is not None:
+                self.endpoints[key].go_on_from(before)
+        return self.endpoints[key]
+
+    def _breaker(self, name: str, ladder: LadderConfig) -> Breaker:
+        def on_change(state: BreakerState, why: str) -> None:
+            self._recorder.record_event(
+                EventRecord(
+                    kind=f"breaker.{state}",
+                    at_ms=self._surroundings.wall_ms(),
+                    subject=name,
+                    detail_json=json.dumps({"ladder": ladder.name, "why": why}),
+                )
+            )
+
+        silent_s = ladder.timeouts.first_token_s
+        return Breaker(
+            ladder.breaker,
+            slow_s=ladder.slow_first_token_s,
+            silent_s=silent_s,
+            # A probe that is alive has its first token by then; one that is not was lost.
+            lease_s=max(MIN_LEASE_S, ladder.timeouts.connect_s + silent_s),
+            clock=self._surroundings.clock,
+            random=self._surroundings.random,
+            on_change=on_change,
+        )
+
+    def _whereabouts(
+        self, config: EndpointConfig
+    ) -> tuple[Callable[[], Target | str], Callable[[], Version]]:
+        if config.pin is not None:
+            locator = EngineLocator(self._settings, slot=config.pin, finder=self._finder)
+            return locator.locate, locator.version
+        target = self._fixed_target(config)
+        return lambda: target, lambda: target.version
+
+    def _fixed_target(self, config: EndpointConfig) -> Target:
+        assert config.url is not None
+        assert config.model is not None
+        secret = None
+        if config.api_key_env is not None:
+            key = f"endpoints.{config.name}.api_key_env"
+            secret = read_secret(config.api_key_env, key=key, environ=self._environ)
+        url = config.url.rstrip("/")
+        where = hashlib.sha256(f"{url}\0{config.model}".encode()).hexdigest()
+        return Target(
+            url=url,
+            model=config.model,
+            version=Version(source=where, digest=None, price=config.price),
+            authorization=f"Bearer {secret}" if secret else None,
+        )

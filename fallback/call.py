@@ -1,0 +1,196 @@
+"""One call on its way through a ladder: what was asked, until when, and what was tried.
+
+Knows nothing of HTTP. A call belongs to one event loop. Units: monotonic seconds,
+but for stamps that end in ``_at_ms``.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from failsoft.call_records import AttemptRecord, Recorder
+from failsoft.errors import InvalidCallError
+from failsoft.fallback.deadline import Deadline
+from failsoft.fallback.failure import Failure
+from failsoft.fallback.surroundings import Surroundings
+
+CacheMode = Literal["on", "off", "refresh"]
+Kind = Literal["chat", "completion"]
+
+MAX_DEADLINE_S = 86_400.0
+MAX_IDEMPOTENCY_KEY_CHARS = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """What one caller asks.
+
+    Raises:
+        InvalidCallError: An argument is out of range; nothing was asked.
+    """
+
+    kind: Kind
+    body: Mapping[str, Any]
+    """The OpenAI-shaped request; ``model`` and ``stream`` are set for each endpoint."""
+    ladder: str
+    deadline_s: float | None = None
+    """None takes the ladder's."""
+    tenant: str = ""
+    """Set by a server, never taken from a body; keeps replies and keys apart."""
+    idempotency_key: str | None = None
+    cache: CacheMode = "on"
+    """``off`` neither reads nor keeps a reply; ``refresh`` asks the models first, wherever the
+    cache stands, and keeps what they say."""
+    fallback: bool = True
+    """False asks the first model rung alone."""
+    is_stream: bool = False
+
+    def __post_init__(self) -> None:
+        if self.deadline_s is not None and not 0 < self.deadline_s <= MAX_DEADLINE_S:
+            raise InvalidCallError(
+                f"deadline_s = {self.deadline_s!r}: give seconds in 0..{MAX_DEADLINE_S:g}",
+                param="deadline_s",
+            )
+        if self.cache not in ("on", "off", "refresh"):
+            raise InvalidCallError(
+                f"cache = {self.cache!r}: give on, off or refresh", param="cache"
+            )
+        key = self.idempotency_key
+        if key is not None and not 1 <= len(key) <= MAX_IDEMPOTENCY_KEY_CHARS:
+            raise InvalidCallError(
+                f"an idempotency key of {len(key)} characters: give 1..{MAX_IDEMPOTENCY_KEY_CHARS}",
+                param="idempotency_key",
+            )
+        self._check_body()
+
+    def _check_body(self) -> None:
+        field = "messages" if self.kind == "chat" else "prompt"
+        if not self.body.get(field):
+            raise InvalidCallError(f"{field} is missing or empty: give at least one", param=field)
+        if self.kind == "chat" and not _are_messages(self.body["messages"]):
+            raise InvalidCallError("messages must be a list of objects", param="messages")
+        try:
+            json.dumps(self.body, allow_nan=False)
+        except (TypeError, ValueError) as exc:
+            raise InvalidCallError(f"the request is no JSON: {exc}", param="body") from exc
+        n = self.body.get("n")
+        if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
+            raise InvalidCallError(f"n = {n!r}: give an integer of at least 1", param="n")
+
+    @property
+    def num_choices(self) -> int:
+        """Choices the reply must have."""
+        return (self.body.get("n") or 1) * self._num_prompts
+
+    @property
+    def _num_prompts(self) -> int:
+        prompt = self.body.get("prompt") if self.kind == "completion" else None
+        many = isinstance(prompt, list) and bool(prompt) and not isinstance(prompt[0], int)
+        return len(prompt) if isinstance(prompt, list) and many else 1
+
+
+def _are_messages(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(message, Mapping) for message in value)
+
+
+def new_call_id(at_ms: int) -> str:
+    """Return an id no other call has: the time in milliseconds, then 80 random bits.
+
+    Laid out as UUIDv7 (RFC 9562, 5.7), without its version bits: ids made together share
+    the head, so the store's index grows at one end instead of everywhere.
+    """
+    return f"call_{at_ms:012x}{os.urandom(10).hex()}"
+
+
+class Call:
+    """One call under way; holds its ledger.
+
+    Args:
+        request: What was asked.
+        ladder_deadline_s: The ladder's own deadline in seconds, for a caller who set none.
+        recorder: Takes each attempt as it ends.
+        surroundings: Clocks.
+    """
+
+    __slots__ = (
+        "asked",
+        "attempts",
+        "call_id",
+        "causes",
+        "deadline",
+        "first_content_s",
+        "num_sent",
+        "recorder",
+        "request",
+        "started_at_ms",
+        "started_s",
+        "surroundings",
+    )
+
+    def __init__(
+        self,
+        request: CallRequest,
+        *,
+        ladder_deadline_s: float,
+        recorder: Recorder,
+        surroundings: Surroundings,
+    ) -> None:
+        self.request = request
+        self.surroundings = surroundings
+        self.recorder = recorder
+        self.started_s = surroundings.clock()
+        self.started_at_ms = surroundings.wall_ms()
+        self.call_id = new_call_id(self.started_at_ms)
+        deadline_s = request.deadline_s if request.deadline_s is not None else ladder_deadline_s
+        self.deadline = Deadline(at_s=self.started_s + deadline_s, clock=surroundings.clock)
+        self.attempts: list[AttemptRecord] = []
+        self.causes: list[tuple[str, Failure]] = []
+        """Why each rung failed, for the last error."""
+        self.num_sent = 0
+        self.asked: set[int] = set()
+        """Rungs that an attempt was made on."""
+        self.first_content_s: float | None = None
+
+    @property
+    def next_attempt(self) -> int:
+        """Index of the next attempt; taken by `record`."""
+        return len(self.attempts)
+
+    def record(self, record: AttemptRecord) -> None:
+        """Enter *record* into the ledger."""
+        self.attempts.append(record)
+        self.recorder.record_attempt(record)
+
+    def pass_over(self, *, rung: int, endpoint: str, failure: Failure) -> None:
+        """Enter a rung that was not asked."""
+        self.record(
+            AttemptRecord(
+                call_id=self.call_id,
+                attempt=self.next_attempt,
+                rung=rung,
+                endpoint=endpoint,
+                outcome=failure.outcome,
+                started_at_ms=self.surroundings.wall_ms(),
+                was_sent=False,
+                total_s=0.0,
+                error_message=str(failure),
+            )
+        )
+
+    def on_content(self) -> None:
+        """The caller's first content is here; only the first word counts."""
+        if self.first_content_s is None:
+            self.first_content_s = self.surroundings.clock()
+
+    @property
+    def cost(self) -> float | None:
+        """Sum over attempts that brought tokens; None when one of them has no cost."""
+        total = 0.0
+        for attempt in self.attempts:
+            if attempt.cost is not None:
+                total += attempt.cost
+            elif attempt.num_output_tokens is not None:
+                return None
+        return total

@@ -1,0 +1,117 @@
+"""One call whose reply streams: its chunks one after another, its end entered once.
+
+A plain object, not a generator: a generator inside a generator cannot be closed in
+order when an event loop shuts down under it. One task reads one stream.
+"""
+
+from typing import Any, Protocol
+
+from failsoft.fallback.answer import Answer, KeptAnswer
+from failsoft.fallback.assembly import Chunk
+from failsoft.fallback.call import Call, CallRequest
+from failsoft.fallback.call_log import CallLog
+from failsoft.fallback.idempotency import Claim
+from failsoft.fallback.ladder import Ladder
+from failsoft.fallback.reply import Reply
+
+MAX_WRITE_S = 10.0
+"""What the write of an idempotent reply may take beside the call."""
+
+
+class Desk(Protocol):
+    """What a stream needs of the client's core."""
+
+    keeps_text: bool
+
+    def begin(self, request: CallRequest) -> tuple[Call, Ladder]:
+        """Return a new call and its ladder."""
+
+    async def claim(self, call: Call) -> Claim | Reply | None:
+        """Claim the call's idempotency key."""
+
+    async def answer(self, call: Call, ladder: Ladder) -> Answer:
+        """Return an answer."""
+
+    def keep(self, call: Call, ladder: Ladder, answer: Answer, reply: Reply) -> None:
+        """Hand *reply* to the cache."""
+
+    def release(self, held: Claim | Reply | None) -> None:
+        """Free an idempotency key."""
+
+    def spawn(self, work: Any) -> None:
+        """Run *work* beside the calls."""
+
+
+class CallStream:
+    """One streamed call.
+
+    Args:
+        desk: The client's core.
+        request: What is asked.
+    """
+
+    def __init__(self, desk: Desk, request: CallRequest) -> None:
+        self._desk = desk
+        self._request = request
+        self._call: Call | None = None
+        self._ladder: Ladder | None = None
+        self._log: CallLog | None = None
+        self._held: Claim | Reply | None = None
+        self._answer: Answer | None = None
+        self._is_over = False
+        self.reply: Reply | None = None
+        """The whole reply, once it is whole."""
+
+    async def next(self) -> list[Chunk] | None:
+        """Return the chunks that come next, maybe none; None at the end.
+
+        Raises:
+            StreamInterruptedError: It broke after its first content delta.
+            FallbackError: Nothing was returned before; no rung could answer.
+        """
+        if self._is_over:
+            return None
+        try:
+            answer = self._answer or await self._begin()
+            chunks = await answer.next()
+        except BaseException as exc:
+            await self._end(exc)
+            raise
+        if chunks is None:
+            await self._end(None)
+        return chunks
+
+    async def _begin(self) -> Answer:
+        call, ladder = self._desk.begin(self._request)
+        self._call, self._ladder = call, ladder
+        self._log = CallLog(call, keeps_text=self._desk.keeps_text)
+        self._held = held = await self._desk.claim(call)
+        if isinstance(held, Reply):
+            self._answer = KeptAnswer(held)
+        else:
+            self._answer = await self._desk.answer(call, ladder)
+        call.on_content()
+        return self._answer
+
+    async def aclose(self) -> None:
+        """Leave; a caller may do so right after the last delta: the reply is whole all the same."""
+        if not self._is_over:
+            await self._end(GeneratorExit())
+
+    async def _end(self, exc: BaseException | None) -> None:
+        """Enter how it ended, once: whole, broken by *exc*, or left."""
+        self._is_over = True
+        if self._call is None or self._ladder is None or self._log is None:
+            return
+        try:
+            if self._answer is not None:
+                await self._answer.aclose()
+        finally:
+            if self._answer is not None and self._answer.is_whole:
+                self.reply = self._log.reply = self._answer.reply()
+                self._desk.keep(self._call, self._ladder, self._answer, self.reply)
+            if self.reply is None:
+                self._desk.release(self._held)
+            elif isinstance(self._held, Claim):
+                self._desk.spawn(self._held.finish(self.reply, timeout_s=MAX_WRITE_S))
+            self._log.end(None if self.reply is not None else exc)

@@ -1,0 +1,129 @@
+"""Where a local engine listens: the file its supervisor writes and the ladder reads.
+
+One JSON file per slot, ``<home>/run/<slot>.json`` (`failsoft.config.home`), mode 0600,
+replaced as a whole by a rename:
+
+    {"schema": 1, "slot": "primary", "url": "http://127.0.0.1:40123/v1",
+     "token": "…", "pid": 4711, "version": "smollm2-v1",
+     "version_digest": "…64 hex…", "max_model_len": 2048}
+
+``token``, ``version_digest`` and ``max_model_len`` may be null. A file that others
+may read is refused: it holds the engine's token.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningEngine:
+    """One local engine that a supervisor started."""
+
+    slot: str
+    url: str
+    """Base URL that ends in ``/v1``, on loopback."""
+    pid: int
+    version: str
+    """Name of the version it serves: what its requests call the model."""
+    token: str | None = field(default=None, repr=False)
+    version_digest: str | None = None
+    max_model_len: int | None = None
+    """Prompt plus output tokens."""
+
+
+def engine_file(home: Path, slot: str) -> Path:
+    """Return where the engine of *slot* is published."""
+    return home / "run" / f"{slot}.json"
+
+
+def publish_engine(home: Path, engine: RunningEngine) -> None:
+    """Write *engine*'s file, whole or not at all; only its owner may read it."""
+    path = engine_file(home, engine.slot)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump({"schema": SCHEMA, **asdict(engine)}, file)
+    temporary.replace(path)
+
+
+def withdraw_engine(home: Path, engine: RunningEngine) -> None:
+    """Remove *engine*'s file, unless another engine has taken the slot since."""
+    path = engine_file(home, engine.slot)
+    try:
+        if json.loads(path.read_text(encoding="utf-8")).get("pid") == engine.pid:
+            path.unlink()
+    except (OSError, ValueError, AttributeError):
+        return  # gone, or no engine's file: nothing of ours is there
+
+
+class EngineFinder:
+    """Finds local engines; a file is read again only when it changed.
+
+    Args:
+        home: failsoft's folder.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._known: dict[str, tuple[tuple[int, int, int], RunningEngine]] = {}
+
+    def find(self, slot: str) -> RunningEngine | str:
+        """Return the engine of *slot*, or in words why there is none."""
+        path = engine_file(self._home, slot)
+        try:
+            status = path.stat()
+        except OSError:
+            return f"no engine is published for slot {slot}; start it with `failsoft up`"
+        stamp = (status.st_mtime_ns, status.st_ino, status.st_size)
+        known = self._known.get(slot)
+        if known is None or known[0] != stamp:
+            read = _read(path, status)
+            if isinstance(read, str):
+                return read
+            known = self._known[slot] = (stamp, read)
+        if not _is_alive(known[1].pid):
+            return f"the engine of slot {slot} has died (its process is gone)"
+        return known[1]
+
+
+def _read(path: Path, status: os.stat_result) -> RunningEngine | str:
+    if stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid != os.getuid():
+        return f"{path.name} may be read or written by others; remove it and start `failsoft up`"
+    try:
+        return _parse(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError):
+        return f"{path.name} is no engine file of schema {SCHEMA}; start `failsoft up` again"
+
+
+def _parse(raw: Mapping[str, Any]) -> RunningEngine:
+    if raw["schema"] != SCHEMA:
+        raise ValueError("another schema")
+    texts = {name: str(raw[name]) for name in ("slot", "url", "version")}
+    if not texts["url"].startswith(("http://", "https://")):
+        raise ValueError("not a URL")
+    limit = raw.get("max_model_len")
+    return RunningEngine(
+        **texts,
+        pid=int(raw["pid"]),
+        token=raw.get("token"),
+        version_digest=raw.get("version_digest"),
+        max_model_len=int(limit) if limit is not None else None,
+    )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

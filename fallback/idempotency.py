@@ -1,0 +1,112 @@
+"""Idempotency keys: the same key and body give the same reply, and the work is done once.
+
+The key is claimed before any work. A call that failed did no work to play back, so
+its key is free again; a crash leaves a lease that runs out. Scope: tenant and
+kind of call. Units: seconds.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from failsoft.call_records import IdempotencyEntry, IdempotencyState, IdempotencyStore
+from failsoft.errors import IdempotencyConflictError, IdempotencyRunningError, StoreError
+from failsoft.fallback.cache_key import fingerprint
+from failsoft.fallback.cached_rung import usage_of
+from failsoft.fallback.call import Call
+from failsoft.fallback.reply import Reply
+
+LEASE_SLACK_S = 10.0
+"""Past its deadline a call cannot run on; the slack covers the write of its reply."""
+RETRY_AFTER_S = 1.0
+
+_log = logging.getLogger("failsoft.fallback")
+Spawn = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class Claim:
+    """A claimed key; say once how the call ended."""
+
+    def __init__(self, store: IdempotencyStore, entry: IdempotencyEntry) -> None:
+        self._store = store
+        self._entry = entry
+
+    async def finish(self, reply: Reply, *, timeout_s: float) -> None:
+        """Keep *reply* for the next call with this key; a slow write goes on by itself."""
+        text = json.dumps(
+            {
+                "body": reply.body,
+                "rung": reply.rung,
+                "rung_index": reply.rung_index,
+                "version": reply.version,
+            },
+            separators=(",", ":"),
+        )
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.to_thread(self._store.finish, self._entry, text)
+        except TimeoutError:
+            return
+        except StoreError:
+            _log.warning("a reply could not be kept under its idempotency key")
+
+    async def release(self) -> None:
+        """Free the key: there is nothing to play back."""
+        try:
+            await asyncio.to_thread(self._store.release, self._entry)
+        except StoreError:
+            _log.warning("an idempotency key could not be freed; its lease will run out")
+
+
+async def claim(store: IdempotencyStore, call: Call) -> Claim | Reply | None:
+    """Claim the call's key.
+
+    Returns:
+        A claim to finish or release; the earlier reply when the key was used before; None when
+        the call has no key, or the store cannot be asked: a call is worth more than its key.
+
+    Raises:
+        IdempotencyConflictError: The key was used with another body.
+        IdempotencyRunningError: Its first call still runs.
+    """
+    request = call.request
+    if request.idempotency_key is None:
+        return None
+    named = f"{request.kind}\0{request.idempotency_key}".encode("utf-8", "surrogatepass")
+    scoped = hashlib.sha256(named).hexdigest()
+    body_print = fingerprint(request.body, kind=request.kind, ladder=request.ladder)
+    lease_s = max(call.deadline.remaining_s, 0.0) + LEASE_SLACK_S
+    try:
+        async with asyncio.timeout(max(call.deadline.remaining_s, 0.001)):
+            entry = await asyncio.to_thread(
+                store.begin, scoped, request.tenant, body_print, lease_s=lease_s
+            )
+    except (StoreError, TimeoutError):
+        _log.warning("the idempotency store cannot be asked; a call goes on without its key")
+        return None
+    if entry.state is IdempotencyState.STARTED:
+        return Claim(store, entry)
+    if entry.state is IdempotencyState.CONFLICT:
+        raise IdempotencyConflictError
+    if entry.state is IdempotencyState.RUNNING:
+        raise IdempotencyRunningError(retry_after_s=RETRY_AFTER_S)
+    return None if entry.reply_json is None else _replay(call, entry.reply_json)
+
+
+def _replay(call: Call, text: str) -> Reply:
+    kept = json.loads(text)
+    return Reply(
+        call_id=call.call_id,
+        rung=kept["rung"],
+        rung_index=kept["rung_index"],
+        version=kept["version"],
+        model=kept["body"].get("model"),
+        body=kept["body"],
+        attempts=(),
+        usage=usage_of(kept["body"]),
+        cost=0.0,
+        is_replay=True,
+    )

@@ -1,0 +1,248 @@
+"""The client in threads, loops, notebooks and forked workers."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failsoft.config.settings import Settings, StoreConfig
+from failsoft.errors import ClientClosedError, InvalidCallError, StreamInterruptedError
+from failsoft.fallback.async_client import AsyncClient
+from failsoft.fallback.client import Client
+from failsoft.fallback.core import Backends
+from failsoft.fallback.memory_store import (
+    MemoryIdempotencyStore,
+    MemoryRecorder,
+    MemoryReplyStore,
+)
+from failsoft.store import Store
+from tests.fallback.fault_server import FaultServer
+from tests.fallback.rig import ASK, settings_for
+
+TEXT = "A0 A1 A2 "
+
+
+def memory() -> Backends:
+    """Return backends in memory."""
+    return Backends(
+        recorder=MemoryRecorder(), replies=MemoryReplyStore(), keys=MemoryIdempotencyStore()
+    )
+
+
+def make_client(settings: Settings) -> Client:
+    """Return a sync client with its records in memory."""
+    return Client(settings, backends=memory(), environ={})
+
+
+def test_a_plain_call_from_a_settings_file(server_a: FaultServer, tmp_path: Path) -> None:
+    """The example of the README: everything is said in one file, rows land in its store."""
+    path = tmp_path / "failsoft.toml"
+    path.write_text(
+        f"""
+        [endpoints.remote]
+        url = "{server_a.url}"
+        model = "some-model"
+        [ladders.chat]
+        rungs = ["remote", "cache"]
+        """
+    )
+
+    with Client(str(path), environ={}) as client:
+        reply = client.chat(ASK, ladder="chat", deadline_s=5)
+
+    assert (reply.text, reply.rung) == (TEXT, "remote")
+    with Store(StoreConfig(url=f"sqlite:///{tmp_path / 'failsoft.db'}"), environ={}) as store:
+        (call,) = store.reader.calls()
+        (attempt,) = store.reader.attempts(reply.call_id)
+    assert (call.call_id, call.outcome) == (reply.call_id, "ok")
+    assert (attempt.endpoint, attempt.was_sent) == ("remote", True)
+
+
+def test_many_threads_share_one_client(server_a: FaultServer) -> None:
+    """Each gets its own reply."""
+    with make_client(settings_for(("a", server_a.url))) as client, ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(lambda _: client.chat(ASK), range(64)))
+
+    assert {reply.text for reply in replies} == {TEXT}
+    assert len({reply.call_id for reply in replies}) == 64
+    assert server_a.hits == 64
+
+
+def test_the_sync_client_works_where_a_loop_already_runs(server_a: FaultServer) -> None:
+    """A notebook cell runs inside a loop."""
+
+    async def cell() -> str:
+        with make_client(settings_for(("a", server_a.url))) as client:
+            return client.chat(ASK).text
+
+    assert asyncio.run(cell()) == TEXT
+
+
+def test_a_sync_stream_gives_deltas_and_a_reply(server_a: FaultServer) -> None:
+    """As the async one does."""
+    with make_client(settings_for(("a", server_a.url))) as client:
+        stream = client.stream(ASK)
+        with pytest.raises(RuntimeError):
+            _ = stream.reply
+        deltas = list(stream)
+
+        assert "".join(deltas) == stream.reply.text == TEXT
+        assert deltas[0].chunk["model"] == "model-A"
+
+
+def test_a_sync_stream_that_breaks_raises_after_its_deltas(server_a: FaultServer) -> None:
+    """What was delivered is in hand and in the error."""
+    server_a.plan(default={"do": "cut", "tokens": 5})
+    seen: list[str] = []
+    with make_client(settings_for(("a", server_a.url))) as client:
+        stream = client.stream(ASK)
+        with pytest.raises(StreamInterruptedError) as caught:
+            seen.extend(stream)
+
+    assert "".join(seen) == caught.value.text == "A0 A1 A2 A3 A4 "
+
+
+def test_breaking_out_of_a_sync_stream_cancels_it(server_a: FaultServer) -> None:
+    """Within 100 ms at the endpoint."""
+    server_a.plan(default={"do": "stall", "at": "token"})
+    with make_client(settings_for(("a", server_a.url))) as client:
+        for _ in client.stream(ASK):
+            break
+        left_s = time.monotonic()
+
+        closed_s = server_a.wait_closed(1)
+
+    assert closed_s is not None
+    assert closed_s - left_s < 0.1
+
+
+def test_closing_a_client_ends_calls_in_other_threads(server_a: FaultServer) -> None:
+    """Nobody is left waiting, nothing is left open."""
+    server_a.plan(default="stall")
+    client = make_client(settings_for(("a", server_a.url), deadline_s=30))
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            client.chat(ASK)
+        except BaseException as exc:  # noqa: BLE001 - whatever ends it
+            errors.append(exc)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    time.sleep(0.15)
+    client.close()
+    thread.join(2)
+
+    assert not thread.is_alive()
+    assert len(errors) == 1
+    assert server_a.wait_closed(1) is not None
+
+
+def test_a_closed_client_refuses_calls(server_a: FaultServer) -> None:
+    """With the next step in the message."""
+    client = make_client(settings_for(("a", server_a.url)))
+    client.close()
+    client.close()
+
+    with pytest.raises(ClientClosedError, match="make a new one"):
+        client.chat(ASK)
+
+
+# A loop that ends before the client is closed leaves its idle connections to the collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_one_async_client_serves_two_loops(server_a: FaultServer) -> None:
+    """asyncio.run twice: connections belong to a loop, breakers to the client."""
+    client = AsyncClient(settings_for(("a", server_a.url)), backends=memory(), environ={})
+
+    async def once() -> str:
+        return (await client.chat(ASK)).text
+
+    texts = [asyncio.run(once()) for _ in range(2)]
+
+    assert texts == [TEXT, TEXT]
+    client._core._loops.clear()
+    gc.collect()
+
+
+def test_a_forked_worker_gets_its_own_loop_and_connections(server_a: FaultServer) -> None:
+    """A preloading web server forks after the client was used; parent and child go on."""
+    with make_client(settings_for(("a", server_a.url))) as client:
+        assert client.chat(ASK).text == TEXT
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = 0 if "".join(client.stream(ASK)) == client.chat(ASK).text == TEXT else 2
+            finally:
+                os._exit(code)
+        assert client.chat(ASK).text == TEXT
+        _, status = os.waitpid(pid, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert server_a.hits == 4
+
+
+def test_the_client_needs_no_torch() -> None:
+    """Importing it and making one loads neither torch nor transformers."""
+    code = (
+        "import sys, failsoft; failsoft.Client, failsoft.AsyncClient; "
+        "print([m for m in ('torch', 'transformers', 'numpy') if m in sys.modules])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "param"),
+    [
+        ({"deadline_s": 0}, "deadline_s"),
+        ({"deadline_s": float("nan")}, "deadline_s"),
+        ({"cache": "maybe"}, "cache"),
+        ({"ladder": "other"}, "ladder"),
+        ({"n": 0}, "n"),
+        ({"n": True}, "n"),
+        ({"temperature": float("nan")}, "body"),
+        ({"stop": {"a", "set"}}, "body"),
+    ],
+)
+def test_a_wrong_argument_is_refused_by_name(
+    server_a: FaultServer, arguments: dict[str, object], param: str
+) -> None:
+    """Before anything is asked."""
+    client = make_client(settings_for(("a", server_a.url)))
+    with client, pytest.raises(InvalidCallError) as caught:
+        client.chat(ASK, **arguments)
+
+    assert caught.value.param == param
+    assert server_a.hits == 0
+
+
+@pytest.mark.parametrize("messages", [[], "hello", ["hello"]])
+def test_what_are_no_messages_is_refused(server_a: FaultServer, messages: Any) -> None:
+    """A list of objects, at least one."""
+    client = make_client(settings_for(("a", server_a.url)))
+    with client, pytest.raises(InvalidCallError):
+        client.chat(messages)
+
+
+def test_sampling_fields_travel_and_the_ladders_own_do_not(server_a: FaultServer) -> None:
+    """``model`` and ``stream`` are set for each endpoint."""
+    with make_client(settings_for(("a", server_a.url))) as client:
+        client.ask({"messages": ASK, "model": "mine", "stream": False, "top_k": 5})
+
+    body = server_a.stats()["requests"][0]["body"]
+    assert (body["model"], body["stream"], body["top_k"]) == ("m", True, 5)
+    assert body["stream_options"] == {"include_usage": True}

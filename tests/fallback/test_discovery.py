@@ -1,0 +1,251 @@
+"""Local engines: found by the file their supervisor writes."""
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from failsoft.config.settings import EndpointConfig, LadderConfig, Settings
+from failsoft.config.versions import VersionSettings
+from failsoft.errors import LadderExhaustedError
+from failsoft.fallback.async_client import AsyncClient
+from failsoft.fallback.core import Backends
+from failsoft.fallback.discovery import (
+    EngineFinder,
+    RunningEngine,
+    engine_file,
+    publish_engine,
+    withdraw_engine,
+)
+from failsoft.fallback.memory_store import (
+    MemoryIdempotencyStore,
+    MemoryRecorder,
+    MemoryReplyStore,
+)
+from failsoft.fallback.reply import Reply
+from tests.fallback.fault_server import FaultServer
+from tests.fallback.rig import ASK
+
+ENGINE = RunningEngine(
+    slot="primary",
+    url="http://127.0.0.1:1/v1",
+    pid=os.getpid(),
+    version="v1",
+    token="boot-token",
+    version_digest="d" * 64,
+    max_model_len=2048,
+)
+
+
+def test_what_is_published_is_found(tmp_path: Path) -> None:
+    """Owner only; a second publication replaces the first."""
+    publish_engine(tmp_path, ENGINE)
+    finder = EngineFinder(tmp_path)
+    assert finder.find("primary") == ENGINE
+
+    publish_engine(tmp_path, replace(ENGINE, url="http://127.0.0.1:22/v1"))
+
+    found = finder.find("primary")
+    assert isinstance(found, RunningEngine)
+    assert found.url.endswith(":22/v1")
+    assert engine_file(tmp_path, "primary").stat().st_mode & 0o777 == 0o600
+    assert "boot-token" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda path: path.unlink(), "no engine is published"),
+        (lambda path: path.chmod(0o644), "read or written by others"),
+        (lambda path: path.write_text("{"), "no engine file"),
+        (lambda path: path.write_text('{"schema": 2}'), "no engine file"),
+        (
+            lambda path: path.write_text(
+                json.dumps({"schema": 1, "slot": "primary", "url": "x", "pid": 1, "version": "v"})
+            ),
+            "no engine file",
+        ),
+    ],
+)
+def test_a_file_that_is_wrong_is_no_engine(tmp_path: Path, spoil: object, words: str) -> None:
+    """In words that say what to do."""
+    publish_engine(tmp_path, ENGINE)
+    spoil(engine_file(tmp_path, "primary"))  # type: ignore[operator]
+
+    found = EngineFinder(tmp_path).find("primary")
+
+    assert isinstance(found, str)
+    assert words in found
+
+
+def test_a_dead_process_is_no_engine(tmp_path: Path) -> None:
+    """A kill -9 leaves the file behind."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    publish_engine(tmp_path, replace(ENGINE, pid=pid))
+
+    found = EngineFinder(tmp_path).find("primary")
+
+    assert isinstance(found, str)
+    assert "died" in found
+
+
+def pinned(url: str) -> Settings:
+    """Return a ladder of a local engine, a remote endpoint and the cache."""
+    return Settings(
+        versions={name: VersionSettings(source=f"file:{name}.gguf") for name in ("v1", "v2")},
+        pins={"primary": "v1"},
+        endpoints={
+            "primary": EndpointConfig(name="primary", pin="primary"),
+            "remote": EndpointConfig(name="remote", url=url, model="m"),
+        },
+        ladders={"chat": LadderConfig(name="chat", rungs=("primary", "remote", "cache"))},
+    )
+
+
+def make_client(settings: Settings, home: Path) -> tuple[AsyncClient, MemoryRecorder]:
+    """Return a client that looks for engines in *home*."""
+    recorder = MemoryRecorder()
+    backends = Backends(
+        recorder=recorder, replies=MemoryReplyStore(), keys=MemoryIdempotencyStore()
+    )
+    client = AsyncClient(settings, backends=backends, environ={"FAILSOFT_HOME": str(home)})
+    return client, recorder
+
+
+def test_a_missing_engine_fails_its_rung_at_once(server_b: FaultServer, tmp_path: Path) -> None:
+    """No wait, no retry, and the cause is in the ledger."""
+    client, recorder = make_client(pinned(server_b.url), tmp_path)
+
+    async def run() -> Reply:
+        async with client:
+            return await client.chat(ASK)
+
+    reply = asyncio.run(run())
+
+    first = recorder.records.attempts[0]
+    assert reply.rung == "remote"
+    assert (first.outcome, first.was_sent) == ("connect_failed", False)
+    assert first.error_message is not None
+    assert "failsoft up" in first.error_message
+
+
+def test_an_engines_token_and_digest_are_used(
+    server_a: FaultServer, server_b: FaultServer, tmp_path: Path
+) -> None:
+    """The reply names the version that wrote it; a reply of one version answers for no other."""
+    engine = replace(ENGINE, url=server_a.url)
+    publish_engine(tmp_path, engine)
+    client, _ = make_client(pinned(server_b.url), tmp_path)
+
+    async def run() -> tuple[Reply, Reply]:
+        async with client:
+            reply = await client.chat(ASK)
+            server_a.plan(default={"do": "status", "status": 500})
+            server_b.plan(default={"do": "status", "status": 500})
+            publish_engine(tmp_path, replace(engine, version="v2", version_digest="e" * 64))
+            with pytest.raises(LadderExhaustedError):
+                await client.chat(ASK)
+            engine_file(tmp_path, "primary").unlink()
+            return reply, await client.chat(ASK)
+
+    reply, kept = asyncio.run(run())
+
+    assert (reply.rung, reply.version) == ("primary", "d" * 64)
+    assert (kept.rung, kept.version) == ("cache", "d" * 64)
+
+
+def test_the_token_travels_and_shows_nowhere(
+    server_a: FaultServer, server_b: FaultServer, tmp_path: Path
+) -> None:
+    """Bearer to the engine; not in records or errors."""
+    publish_engine(tmp_path, replace(ENGINE, url=server_a.url))
+    server_a.plan(default={"do": "status", "status": 401})
+    client, recorder = make_client(pinned(server_b.url), tmp_path)
+
+    async def run() -> None:
+        async with client:
+            await client.chat(ASK)
+
+    asyncio.run(run())
+
+    request = server_a.stats()["requests"][0]
+    assert request["headers"]["authorization"] == "bearer boot-token"
+    assert request["body"]["model"] == "v1"
+    assert "boot-token" not in str(recorder.records)
+
+
+def test_a_withdrawn_engine_is_gone_and_its_successor_stays(tmp_path: Path) -> None:
+    """An engine that stops late must not take down the file of the one that replaced it."""
+    publish_engine(tmp_path, ENGINE)
+    withdraw_engine(tmp_path, replace(ENGINE, pid=ENGINE.pid + 1))
+    assert EngineFinder(tmp_path).find("primary") == ENGINE
+
+    withdraw_engine(tmp_path, ENGINE)
+
+    assert not engine_file(tmp_path, "primary").exists()
+    withdraw_engine(tmp_path, ENGINE)  # twice is fine
+
+
+def test_a_reply_of_an_engine_that_is_down_is_found_by_a_new_client(
+    server_a: FaultServer, server_b: FaultServer, tmp_path: Path
+) -> None:
+    """Neither the engine nor its file can say the digest: the kept replies can."""
+    publish_engine(tmp_path, replace(ENGINE, url=server_a.url))
+    settings = pinned(server_b.url)
+    first, _ = make_client(settings, tmp_path)
+    kept_by = first._core.backends
+
+    async def run(client: AsyncClient) -> Reply:
+        async with client:
+            return await client.chat(ASK)
+
+    asyncio.run(run(first))
+    engine_file(tmp_path, "primary").unlink()
+    server_b.plan(default={"do": "status", "status": 500})
+    second = AsyncClient(settings, backends=kept_by, environ={"FAILSOFT_HOME": str(tmp_path)})
+    reply = asyncio.run(run(second))
+    moved = replace(settings, pins={"primary": "v2"})
+    third = AsyncClient(moved, backends=kept_by, environ={"FAILSOFT_HOME": str(tmp_path)})
+
+    assert (reply.rung, reply.version) == ("cache", "d" * 64)
+    with pytest.raises(LadderExhaustedError):
+        asyncio.run(run(third))
+    back = AsyncClient(settings, backends=kept_by, environ={"FAILSOFT_HOME": str(tmp_path)})
+    assert asyncio.run(run(back)).version == "d" * 64
+
+
+def test_the_header_of_a_reply_says_who_wrote_it(server_a: FaultServer, tmp_path: Path) -> None:
+    """Behind one URL the version may change at any moment; old replies then answer no more."""
+    config = EndpointConfig(name="a", url=server_a.url, model="m")
+    settings = Settings(
+        endpoints={"a": config},
+        ladders={"chat": LadderConfig(name="chat", rungs=("a", "cache"))},
+    )
+    client, recorder = make_client(settings, tmp_path)
+    down = {"do": "status", "status": 500}
+
+    async def run() -> list[Reply]:
+        async with client:
+            server_a.plan({"do": "ok_whole", "version": "d" * 64}, default=down)
+            replies = [await client.chat(ASK), await client.chat(ASK)]
+            server_a.plan({"do": "ok", "version": "e" * 64}, default=down)
+            other = [{"role": "user", "content": "something else"}]
+            replies.append(await client.chat(other))
+            with pytest.raises(LadderExhaustedError):
+                await client.chat(ASK)
+            server_a.plan({"do": "ok", "version": "not a digest"}, default=down)
+            replies.append(await client.chat(ASK, cache="off"))
+            return replies
+
+    replies = asyncio.run(run())
+
+    assert [reply.version for reply in replies] == ["d" * 64, "d" * 64, "e" * 64, None]
+    assert [reply.rung for reply in replies] == ["a", "cache", "a", "a"]
+    rows = [a.version_digest for a in recorder.records.attempts if a.outcome == "ok"]
+    assert rows == ["d" * 64, "d" * 64, "e" * 64, None]

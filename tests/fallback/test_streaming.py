@@ -1,0 +1,262 @@
+"""The commit point, what a cut after it costs, and callers who leave."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from failsoft.errors import StreamInterruptedError
+from failsoft.fallback.reply import Delta
+from tests.fallback.fault_server import Fault, FaultServer
+from tests.fallback.rig import ASK, PRICE, TWICE, Rig, make_rig, settings_for
+
+CUTS: list[Fault] = [
+    {"do": "cut", "how": how, "tokens": 40} for how in ("eof", "done", "rst", "short", "json")
+] + [
+    {"do": "cut", "how": "event", "tokens": 40},
+    {"do": "stall", "at": "token", "tokens": 40},
+]
+
+
+async def read(rig: Rig, **arguments: Any) -> tuple[list[Delta], BaseException | None]:
+    """Return the deltas that came and what ended them."""
+    deltas: list[Delta] = []
+    try:
+        async for delta in rig.client.stream(ASK, **arguments):
+            deltas.append(delta)  # noqa: PERF401 - what came before the error is wanted too
+    except StreamInterruptedError as exc:
+        return deltas, exc
+    return deltas, None
+
+
+@pytest.mark.parametrize("fault", CUTS, ids=[str(f.get("how", "stall")) for f in CUTS])
+def test_a_cut_after_the_first_delta_is_a_typed_error(
+    server_a: FaultServer, server_b: FaultServer, fault: Fault
+) -> None:
+    """No other rung, no invented stop, nothing kept, and 40 tokens are charged."""
+    server_a.plan(default=fault)
+    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url), "cache", retry=TWICE))
+
+    async def run() -> tuple[list[Delta], BaseException | None]:
+        async with rig.client:
+            return await read(rig, temperature=0.5)
+
+    deltas, error = asyncio.run(run())
+
+    text = "".join(f"A{i} " for i in range(40))
+    assert isinstance(error, StreamInterruptedError)
+    assert "".join(deltas) == error.text == text
+    assert error.num_tokens == 40
+    call, attempt = rig.recorder.records.calls[0], rig.recorder.records.attempts[0]
+    assert error.attempt_id == f"{call.call_id}/0"
+    assert "SECRET" not in str(error)
+    assert (call.outcome, call.is_complete, call.num_output_tokens) == ("incomplete", False, 40)
+    assert attempt.outcome in ("cut", "bad_reply", "timeout_gap")
+    assert attempt.num_output_tokens == 40
+    assert (server_a.hits, server_b.hits) == (1, 0)
+    assert rig.replies.size().num_replies == 0
+
+
+def test_an_error_event_before_content_shows_only_the_next_rungs_text(
+    server_a: FaultServer, server_b: FaultServer
+) -> None:
+    """200, role chunk, then an error event: the caller sees rung 2, once."""
+    role: Fault = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
+    server_a.plan(default={"do": "events", "events": [role, {"error": {"message": "x"}}]})
+    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url)))
+
+    async def run() -> list[dict[str, Any]]:
+        async with rig.client as client:
+            stream = client.ask_stream({"messages": ASK})
+            chunks = [chunk async for chunk in stream.chunks()]
+            assert stream.reply.rung_index == 1
+            return chunks
+
+    chunks = asyncio.run(run())
+
+    assert {chunk["model"] for chunk in chunks} == {"model-B"}
+    roles = [c["choices"][0]["delta"].get("role") for c in chunks]
+    assert roles.count("assistant") == 1
+    assert all(chunk["choices"] for chunk in chunks), "the usage chunk was not asked for"
+
+
+def test_the_usage_chunk_comes_when_it_is_asked_for(server_a: FaultServer) -> None:
+    """As OpenAI does: last, without choices."""
+    rig = make_rig(settings_for(("a", server_a.url)))
+
+    async def run() -> list[dict[str, Any]]:
+        async with rig.client as client:
+            body = {"messages": ASK, "stream_options": {"include_usage": True}}
+            return [chunk async for chunk in client.ask_stream(body).chunks()]
+
+    chunks = asyncio.run(run())
+
+    assert chunks[-1]["choices"] == []
+    assert chunks[-1]["usage"]["completion_tokens"] == 3
+
+
+def test_a_streamed_reply_is_the_whole_one(server_a: FaultServer) -> None:
+    """Text, usage, cost and ledger, as for a call that was not streamed."""
+    rig = make_rig(settings_for(("a", server_a.url)))
+
+    async def run() -> None:
+        async with rig.client as client:
+            stream = client.stream(ASK)
+            with pytest.raises(RuntimeError):
+                _ = stream.reply
+            text = "".join([delta async for delta in stream])
+            assert stream.reply.text == text == "A0 A1 A2 "
+            expected = (7 * PRICE.input_per_mtok + 3 * PRICE.output_per_mtok) / 1e6
+            assert stream.reply.cost == pytest.approx(expected)
+
+    asyncio.run(run())
+
+    call = rig.recorder.records.calls[0]
+    assert (call.outcome, call.is_stream, call.is_complete) == ("ok", True, True)
+    assert call.ttft_s is not None
+    assert call.ttft_s <= call.e2e_s
+
+
+@pytest.mark.parametrize("at", ["silence", "headers", "role", "token"])
+@pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
+def test_a_caller_who_leaves_cancels_everything_behind_it(
+    server_a: FaultServer,
+    server_b: FaultServer,
+    at: str,
+    is_stream: bool,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Within 100 ms, before the first text too, and no new upstream call after."""
+    server_a.plan(default={"do": "stall", "at": at})
+    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url), retry=TWICE))
+
+    async def run() -> float:
+        async with rig.client as client:
+            work = read(rig) if is_stream else client.chat(ASK)
+            task = asyncio.create_task(work)
+            await asyncio.sleep(0.15)
+            left_s = time.monotonic()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.sleep(0.15)
+            return left_s
+
+    left_s = asyncio.run(run())
+
+    closed_s = server_a.wait_closed(1)
+    assert closed_s is not None
+    record_property("ms to the cancel", f"{(closed_s - left_s) * 1000:.0f}")
+    assert closed_s - left_s < 0.1
+    assert (server_a.hits, server_b.hits) == (1, 0)
+    assert rig.ledger == ["a cancelled"]
+    assert rig.recorder.records.calls[0].outcome == "cancelled"
+
+
+def test_a_break_out_of_the_loop_cancels_too(server_a: FaultServer) -> None:
+    """Leaving the loop is leaving the call."""
+    server_a.plan(default={"do": "stall", "at": "token"})
+    rig = make_rig(settings_for(("a", server_a.url)))
+
+    async def run() -> float:
+        async with rig.client as client:
+            stream = client.stream(ASK)
+            async for _ in stream:
+                break
+            left_s = time.monotonic()
+            await asyncio.sleep(0.15)
+            return left_s
+
+    left_s = asyncio.run(run())
+
+    closed_s = server_a.wait_closed(1)
+    assert closed_s is not None
+    assert closed_s - left_s < 0.1
+    assert rig.ledger == ["a cancelled"]
+
+
+def test_a_caller_who_leaves_while_a_retry_waits_cancels_the_retry(server_a: FaultServer) -> None:
+    """Leading gateways start 5 to 10 new upstream calls for 5 callers who are gone."""
+    server_a.plan(default={"do": "status", "status": 429, "headers": {"retry-after": "1"}})
+    rig = make_rig(settings_for(("a", server_a.url), retry=TWICE))
+
+    async def run() -> None:
+        async with rig.client as client:
+            task = asyncio.create_task(client.chat(ASK))
+            await asyncio.sleep(0.1)
+            task.cancel()
+            await asyncio.sleep(1.2)
+
+    asyncio.run(run())
+
+    assert server_a.hits == 1
+
+
+def test_a_slow_reader_is_no_silent_endpoint(server_a: FaultServer) -> None:
+    """The gap clock counts the endpoint's silence, not the caller's."""
+    server_a.plan(default={"do": "ok", "tokens": 3, "gap_s": 0.45})
+    rig = make_rig(settings_for(("a", server_a.url)))
+
+    async def run() -> list[str]:
+        async with rig.client as client:
+            deltas: list[str] = []
+            async for delta in client.stream(ASK):
+                deltas.append(delta)
+                await asyncio.sleep(0.35)  # longer than the gap clock of 0.3
+            return deltas
+
+    assert "".join(asyncio.run(run())) == "A0 A1 A2 "
+
+
+def test_the_deadline_ends_a_stream_that_flows(server_a: FaultServer) -> None:
+    """It flows too slowly to be done in time: a typed error at the deadline."""
+    server_a.plan(default={"do": "ok", "tokens": 100, "gap_s": 0.05})
+    rig = make_rig(settings_for(("a", server_a.url)))
+
+    async def run() -> tuple[float, BaseException | None]:
+        async with rig.client:
+            began_s = time.monotonic()
+            _, error = await read(rig, deadline_s=0.5)
+            return time.monotonic() - began_s, error
+
+    took_s, error = asyncio.run(run())
+
+    assert isinstance(error, StreamInterruptedError)
+    assert 0.45 < took_s < 0.6
+    assert rig.ledger == ["a deadline"]
+
+
+def test_leaving_after_the_last_delta_is_not_leaving_early(server_a: FaultServer) -> None:
+    """The reply was whole: it is charged, kept and counted as such."""
+    rig = make_rig(settings_for(("a", server_a.url), "cache"))
+
+    async def run() -> None:
+        async with rig.client as client:
+            stream = client.ask_stream({"messages": ASK})
+            async for chunk in stream.chunks():
+                if chunk["choices"][0]["finish_reason"]:
+                    break
+            await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+
+    assert rig.recorder.records.calls[0].outcome == "ok"
+    assert rig.replies.size().num_replies == 1
+
+
+def test_a_fault_after_the_last_finish_reason_takes_nothing_away(server_a: FaultServer) -> None:
+    """The reply is whole: an error in its tail is not the caller's concern."""
+    text: Fault = {"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}
+    for tail in ({"error": {"message": "x"}}, "{broken"):
+        server_a.plan(default={"do": "events", "events": [text, tail]})
+        rig = make_rig(settings_for(("a", server_a.url)))
+
+        async def run(rig: Rig = rig) -> tuple[str, BaseException | None]:
+            async with rig.client:
+                deltas, error = await read(rig)
+                return "".join(deltas), error
+
+        assert asyncio.run(run()) == ("hi", None)
+        assert rig.recorder.records.calls[0].outcome == "ok"
