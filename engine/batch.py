@@ -7,6 +7,9 @@ import torch
 from failsoft.engine.attention.inputs import AttentionInputs, RowSpan
 from failsoft.engine.sequence import StepPlan
 
+_EXACT_LEN = 16
+"""Packs up to this long, decodes above all, are not filled up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackRow:
@@ -23,9 +26,9 @@ class PackRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInputs:
-    """Tensors of one forward over ``num_tokens`` packed tokens.
+    """Tensors of one forward over ``num_tokens`` packed tokens and some filler behind them.
 
-    ``input_ids`` and ``position_ids``: ``(1, num_tokens)``.
+    ``input_ids`` and ``position_ids``: ``(1, padded_len(num_tokens))``.
     ``logits_rows``: ``(num_wanted,)`` packed tokens whose logits are needed.
     """
 
@@ -33,6 +36,19 @@ class StepInputs:
     position_ids: torch.Tensor
     logits_rows: torch.Tensor
     attention: AttentionInputs
+
+
+def padded_len(num_tokens: int) -> int:
+    """Return the length a pack of *num_tokens* is filled up to.
+
+    Matrix kernels are built and kept for each length they meet. Every length from 1 to
+    512 cost 170 MB and a pause each; these few dozen cost little, and the filler takes no
+    part in attention and stores no KV.
+    """
+    if num_tokens <= _EXACT_LEN:
+        return num_tokens
+    step = 8 if num_tokens <= 64 else 32
+    return -(-num_tokens // step) * step
 
 
 def rows_of(plan: StepPlan) -> list[PackRow]:
@@ -49,7 +65,7 @@ def rows_of(plan: StepPlan) -> list[PackRow]:
 
 
 def pack(rows: list[PackRow], *, block_size: int, device: torch.device) -> StepInputs:
-    """Lay *rows* one behind the other."""
+    """Lay *rows* one behind the other, then filler up to ``padded_len``."""
     token_ids: list[int] = []
     positions: list[int] = []
     slots: list[int] = []
@@ -74,9 +90,10 @@ def pack(rows: list[PackRow], *, block_size: int, device: torch.device) -> StepI
         )
         if row.wants_logits:
             wanted.append(len(token_ids) - 1)
+    filler = [0] * (padded_len(len(token_ids)) - len(token_ids))
     return StepInputs(
-        input_ids=torch.tensor([token_ids], device=device),
-        position_ids=torch.tensor([positions], device=device),
+        input_ids=torch.tensor([token_ids + filler], device=device),
+        position_ids=torch.tensor([positions + filler], device=device),
         logits_rows=torch.tensor(wanted, dtype=torch.long, device=device),
         attention=AttentionInputs(
             slots=torch.tensor(slots, device=device), rows=tuple(spans), block_size=block_size

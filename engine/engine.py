@@ -203,6 +203,9 @@ class Engine:
                     limit=self.config.max_waiting,
                     retry_after_s=self._retry_after_s(),
                 )
+            if not self._live_ids:
+                # From here on, not from when the thread wakes: idleness is not a lack of progress.
+                self._loop.last_settled_s = self._clock()
             self._live_ids.add(request.request_id)
             self._inbox.append(_Submit(request, on_event))
             self._wake.notify_all()
@@ -231,6 +234,7 @@ class Engine:
             prefix_queried_tokens_total=scheduler.prefix_queried_tokens_total,
             prefix_hit_tokens_total=scheduler.prefix_hit_tokens_total,
             forward_errors_total=self._loop.forward_errors_total,
+            failed_steps_in_a_row=self._loop.failed_steps_in_a_row,
         )
 
     def drain(self, timeout_s: float) -> bool:
@@ -255,7 +259,8 @@ class Engine:
 
     def _refuse_if_stopped(self) -> None:
         if self._death is not None:
-            raise self._death
+            # A new one each time: raising one instance again and again grows its traceback.
+            raise EngineStoppedError(str(self._death))
         if self._is_closing or self._is_draining:
             raise EngineStoppedError("the engine is shutting down; ask another one")
 
@@ -280,7 +285,7 @@ class Engine:
             )
         with self._wake:
             self._is_closing = True
-            self._book_in()
+        self._work_off_inbox(with_aborts=False)
         if self._death is not None:
             self._loop.abandon_all(self._death)
         else:
@@ -292,22 +297,18 @@ class Engine:
             while not (self._inbox or self._scheduler.has_work or self._is_closing):
                 self._scheduler.check()
                 self._wake.wait()
-            aborts = self._book_in()
             is_closing = self._is_closing
-        for abort in aborts:
-            self._loop.end(abort.request_id, abort.reason)
+        self._work_off_inbox(with_aborts=True)
         return not is_closing
 
-    def _book_in(self) -> list[_Abort]:
-        """Hand the inbox's requests to the loop and return its aborts, in order of arrival."""
-        aborts = []
-        while self._inbox:
+    def _work_off_inbox(self, *, with_aborts: bool) -> None:
+        """Hand what came in to the loop, in order: an abort is about what came before it."""
+        for _ in range(len(self._inbox)):
             entry = self._inbox.popleft()
-            if isinstance(entry, _Abort):
-                aborts.append(entry)
-            else:
+            if isinstance(entry, _Submit):
                 self._loop.add(entry.request, entry.on_event)
-        return aborts
+            elif with_aborts:
+                self._loop.end(entry.request_id, entry.reason)
 
     def _note_service_time(self, record: RequestRecord) -> None:
         """Count a request out; called for each one that ends, before its sink hears of it."""

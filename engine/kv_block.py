@@ -23,7 +23,7 @@ def root_key(*, version_digest: str, salt: str) -> bytes:
     """Return the key that a chain starts from; parts are length-tagged so they cannot blur."""
     chain = hashlib.sha256(b"failsoft-kv-1")
     for kind, part in ((b"version", version_digest), (b"salt", salt)):
-        data = part.encode()
+        data = part.encode("utf-8", "surrogatepass")
         chain.update(kind + len(data).to_bytes(8, "little") + data)
     return chain.digest()
 
@@ -104,9 +104,19 @@ class BlockPool:
 
     def taint(self, numbers: Iterable[int]) -> None:
         """Mark held blocks of a failed row: never matched again, zeroed before its next use."""
+        numbers = list(numbers)
+        self.distrust(numbers)
+        for number in numbers:
+            self._forget(number)
+
+    def distrust(self, numbers: Iterable[int]) -> None:
+        """Mark held blocks of a prompt that no logits have vouched for yet.
+
+        They stay matchable (an equal prefix would compute the same), but may hold NaN, so
+        whoever takes them for something else has them zeroed first.
+        """
         for number in numbers:
             assert self._blocks[number].ref_count > 0, f"block {number} tainted while free"
-            self._forget(number)
             self._blocks[number].is_tainted = True
 
     def take_to_scrub(self) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ importing does not.
 """
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
@@ -18,46 +18,57 @@ if TYPE_CHECKING:
     from failsoft.engine.models.load import LoadedModel
 
 
+class OpenedServer(NamedTuple):
+    """A server ready to be run, and the settings its engine got."""
+
+    state: ServerState
+    engine_config: EngineConfig
+
+
 def open_server(
     name: str,
     *,
-    engine_config: EngineConfig,
+    options: Mapping[str, Any],
     http_config: HttpConfig,
-    dtype: str | None,
     on_phase: Callable[[str], None],
-) -> ServerState:
-    """Return the state of a server for the version called *name*, its engine running.
+) -> OpenedServer:
+    """Return a server for the version called *name*, its engine running.
 
     Args:
         name: A version of ``failsoft.toml`` if there is one, else a catalogue name.
-        engine_config: How the engine runs.
+        options: Fields of EngineConfig that were asked for; they override the
+            version's own options, which override the defaults.
         http_config: Where the server listens and whom it answers.
-        dtype: Overrides the version's own; None keeps that.
         on_phase: Told in a few words what is being done, before each long part.
 
     Raises:
         ConfigError: There is no such version, or a setting is wrong.
         ModelError: The model cannot be fetched, loaded or served right.
     """
+    from failsoft.engine.device import pick_device
     from failsoft.engine.engine import Engine
     from failsoft.engine.models.load import load_model
     from failsoft.engine.models.resolve import resolve_version
     from failsoft.engine.models.store import ModelStore
 
+    asked = EngineConfig(**options)  # a wrong value fails before anything is fetched
+    device = pick_device(asked.device)
     store = ModelStore()
     on_phase(f"resolving {name}")
-    version = resolve_version(name, config_path=None, dtype=dtype, store=store)
-    on_phase(f"loading {name}")
-    loaded = load_model(version, store=store, device="cpu")
-    on_phase(f"starting the engine of {name}")
-    engine = Engine.from_model(loaded, engine_config)
+    version = resolve_version(name, dtype=options.get("dtype"), store=store, device=device)
+    config = EngineConfig(**{**dict(version.engine_options), **options})
+    on_phase(f"loading {name} in {version.dtype} on {device}")
+    loaded = load_model(version, store=store, device=device)
+    on_phase(f"testing {name} against its own forward")
+    engine = Engine.from_model(loaded, config)
     served = describe(loaded, max_model_len=engine.limits.max_model_len)
-    return ServerState(
+    state = ServerState(
         engine=engine,
         served=served,
         config=http_config,
         metrics=ServerMetrics(engine, served.name),
     )
+    return OpenedServer(state, config)
 
 
 def describe(loaded: "LoadedModel", *, max_model_len: int) -> ServedModel:

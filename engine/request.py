@@ -70,8 +70,13 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the likeliest token is always taken."""
-        return self.temperature <= GREEDY_TEMPERATURE or self.top_k == 1
+        """Whether the likeliest token is always taken, the first of equals."""
+        return self.temperature <= GREEDY_TEMPERATURE or self.top_k == 1 or self.min_p == 1
+
+    @property
+    def has_top_cut(self) -> bool:
+        """Whether tokens must be ranked to know which may be taken."""
+        return self.top_k > 0 or self.top_p < 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,25 +60,32 @@ def sample(logits: torch.Tensor, rows: list[SamplingRow]) -> list[int | ForwardE
     for index, finite in enumerate(is_finite):
         if not finite:
             picked[index] = ForwardError("the model's logits are not numbers", kind="bad_logits")
-    noisy = [
-        index for index, row in enumerate(rows) if is_finite[index] and not row.params.is_greedy
+    is_noisy = [
+        finite and not row.params.is_greedy for finite, row in zip(is_finite, rows, strict=True)
     ]
-    if noisy:
-        chosen = [rows[index] for index in noisy]
-        for index, token in zip(noisy, _sample_noisy(logits[noisy].float(), chosen), strict=True):
-            picked[index] = token
+    # Sorting moves candidates along the CDF that the noise inverts, so rows that need it are
+    # picked apart from rows that do not: a neighbour's top_p must not change a seeded token.
+    for is_sorted in (False, True):
+        group = [
+            index
+            for index, row in enumerate(rows)
+            if is_noisy[index] and row.params.has_top_cut == is_sorted
+        ]
+        if group:
+            chosen = [rows[index] for index in group]
+            tokens = _sample_noisy(logits[group].float(), chosen, is_sorted=is_sorted)
+            for index, token in zip(group, tokens, strict=True):
+                picked[index] = token
     return picked
 
 
-def _sample_noisy(logits: torch.Tensor, rows: list[SamplingRow]) -> list[int]:
+def _sample_noisy(logits: torch.Tensor, rows: list[SamplingRow], *, is_sorted: bool) -> list[int]:
     """Pick from ``(num_rows, vocab_size)`` float32 logits by inverting each row's CDF."""
     device = logits.device
     params = [row.params for row in rows]
     temperature = torch.tensor([p.temperature for p in params], device=device)[:, None]
     probs = torch.softmax(logits / temperature, dim=-1)
-    candidates = _Candidates(probs, None)
-    if any(p.top_k or p.top_p < 1 for p in params):
-        candidates = _keep_top(probs, params)
+    candidates = _keep_top(probs, params) if is_sorted else _Candidates(probs, None)
     if any(p.min_p > 0 for p in params):
         candidates = _keep_min_p(candidates, params)
     # float64: a float32 running sum over 262,144 entries loses the tail.

@@ -232,6 +232,9 @@ class Scheduler:
         heapq.heappush(self._waiting, (victim.sort_key, victim))
 
     def _give_up_blocks(self, sequence: Sequence) -> None:
+        if not sequence.is_decoding:
+            # Cut off in the middle of a prompt: a chunk's NaN shows only at the first logits.
+            self.pool.distrust(sequence.blocks)
         self.pool.release(sequence.blocks)
         sequence.blocks = []
         sequence.num_computed = 0

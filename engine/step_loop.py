@@ -65,6 +65,7 @@ class StepLoop:
     ) -> None:
         self.scheduler = scheduler
         self.forward_errors_total = 0
+        self.failed_steps_in_a_row = 0
         self.last_settled_s = clock()
         self._runner = runner
         self._clock = clock
@@ -109,6 +110,8 @@ class StepLoop:
         now_s = self._clock()
         for sequence, result in self.scheduler.settle(plan, results, now_s):
             self._tell(sequence, result)
+        has_failed = all(isinstance(result, EngineError) for result in results)
+        self.failed_steps_in_a_row = self.failed_steps_in_a_row + 1 if has_failed else 0
         self.last_settled_s = now_s
         self._log(plan, self._clock() - started_s)
 

@@ -31,6 +31,8 @@ FailsoftError
 Third-party errors are translated where a part meets them (``raise … from exc``).
 """
 
+import math
+
 
 class FailsoftError(Exception):
     """Root of everything failsoft raises on purpose.
@@ -174,8 +176,8 @@ class QueueFullError(EngineError):
 
     def __init__(self, *, num_waiting: int, limit: int, retry_after_s: float) -> None:
         super().__init__(
-            f"{num_waiting} requests wait and the queue holds {limit}; "
-            f"ask another engine, or this one again in {retry_after_s:.0f} s"
+            f"the queue is full (waiting: {num_waiting}, room: {limit}); ask another engine, "
+            f"or this one again in {math.ceil(retry_after_s)} s"
         )
         self.num_waiting = num_waiting
         self.limit = limit

@@ -135,3 +135,5 @@ class EngineStats:
     prefix_queried_tokens_total: int
     prefix_hit_tokens_total: int
     forward_errors_total: int
+    failed_steps_in_a_row: int
+    """Steps in which no request got anywhere, since the last in which one did."""

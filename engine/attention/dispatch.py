@@ -1,13 +1,14 @@
 """The attention function that transformers calls, and the step it belongs to.
 
-The step travels through a module-level variable, not through model arguments:
+The step travels through a variable of its thread, not through model arguments:
 some models (stablelm, nemotron) do not hand keyword arguments down to their
-attention. One thread runs forwards, so one variable is enough; entering it twice
-is an error.
+attention. Each engine has a thread of its own, so engines of one process do not meet;
+entering it twice on one thread is an error.
 
 No mask function is registered under our name, so transformers builds no mask.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -51,19 +52,22 @@ class Step(NamedTuple):
     backend: Backend
 
 
-_current: Step | None = None
+class _Current(threading.local):
+    step: Step | None = None
+
+
+_current = _Current()
 
 
 @contextmanager
 def step(value: Step) -> Iterator[None]:
-    """Make *value* what attention calls see until the block ends."""
-    global _current
-    assert _current is None, "a forward is under way already"
-    _current = value
+    """Make *value* what this thread's attention calls see until the block ends."""
+    assert _current.step is None, "a forward is under way already"
+    _current.step = value
     try:
         yield
     finally:
-        _current = None
+        _current.step = None
 
 
 def paged_attention(
@@ -90,12 +94,17 @@ def paged_attention(
     Returns:
         ``(1, num_tokens, num_query_heads, value_dim)`` and no weights.
     """
-    assert _current is not None, "attention was called outside a step"
-    sites, pool, inputs, backend = _current
+    assert _current.step is not None, "attention was called outside a step"
+    sites, pool, inputs, backend = _current.step
     site = sites[inputs.next_site]
     inputs.next_site += 1
+    # Tokens behind the last row are filler, which neither stores nor sees anything.
+    num_tokens, num_filler = inputs.slots.shape[0], query.shape[2] - inputs.slots.shape[0]
+    query, key, value = (tensor[:, :, :num_tokens] for tensor in (query, key, value))
     pool.write(site.index, inputs.slots, key[0], value[0])
     out = backend.attend(site, query[0], key[0], value[0], pool=pool, inputs=inputs, sinks=s_aux)
+    if num_filler:
+        out = torch.nn.functional.pad(out, (0, 0, 0, 0, 0, num_filler))
     return out[None], None
 
 

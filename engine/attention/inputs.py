@@ -1,7 +1,7 @@
 """One step's rows as tensors: packed tokens, where their KV goes, what each may see.
 
 Built once a step and read by every attention site. Positions are absolute within
-a sequence; rows are packed one behind the other, never padded.
+a sequence; rows are packed one behind the other, none padded to another's length.
 """
 
 from dataclasses import dataclass, field

@@ -7,6 +7,7 @@ attention call. What the mask lets a query see is probed far beyond the traced
 prompt, so a window of thousands needs no prompt of thousands.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,7 +38,12 @@ class _Trace:
         self.refusal = self.refusal or reason
 
 
-_active: _Trace | None = None
+class _Active(threading.local):
+    trace: _Trace | None = None
+
+
+_active = _Active()
+"""The trace under way on this thread: two models may be loaded at once."""
 
 
 def trace_sites(
@@ -82,22 +88,21 @@ def trace_sites(
 
 @contextmanager
 def _tracing(max_model_len: int) -> Iterator[_Trace]:
-    global _active
-    assert _active is None, "a trace is under way already"
-    _active = _Trace(max_model_len)
+    assert _active.trace is None, "a trace is under way already"
+    _active.trace = _Trace(max_model_len)
     try:
-        yield _active
+        yield _active.trace
     finally:
-        _active = None
+        _active.trace = None
 
 
 def _traced_mask(*, mask_function: MaskFunction, **kwargs: Any) -> torch.Tensor:
     """Build the mask the model asks for, and note which window it amounts to."""
-    assert _active is not None
+    assert _active.trace is not None
     kwargs["allow_is_causal_skip"] = False
     local_size = kwargs.get("local_size")
     mask: torch.Tensor = sdpa_mask(mask_function=mask_function, **kwargs)
-    _active.masks.append((mask, _window_of(mask_function, local_size, _active)))
+    _active.trace.masks.append((mask, _window_of(mask_function, local_size, _active.trace)))
     return mask
 
 
@@ -145,7 +150,7 @@ def _traced_attention(
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Note one attention call and return zeros of the right shape, which is all a trace needs."""
-    trace = _active
+    trace = _active.trace
     assert trace is not None
     if position_bias is not None:
         trace.refuse("its attention adds a learnt position bias")

@@ -83,6 +83,7 @@ class Generation:
     ) -> None:
         self.requests = requests
         self.is_cancelled = False
+        self._stopped_by: EngineError | None = None
         self._state = state
         self._events: list[EngineEvent] = []
         self._wake = asyncio.Event()
@@ -107,13 +108,20 @@ class Generation:
                 for submitted in self.requests[:position]:
                     self._state.engine.abort(submitted.request_id, FinishReason.ABORT)
                 raise
+        self._state.open_answers.add(self)
 
     def cancel(self) -> None:
         """Take back what still runs; the engine ends it within one step. Idempotent."""
         for request_id, choice in self._choices.items():
             if choice.is_open:
                 self._state.engine.abort(request_id, FinishReason.ABORT)
+        self._state.open_answers.discard(self)
         self.is_cancelled = True
+        self._wake.set()
+
+    def stop(self, error: EngineError) -> None:
+        """End with *error* after what is there already: the engine does not end it in time."""
+        self._stopped_by = error
         self._wake.set()
 
     async def updates(self) -> AsyncIterator[list[Update]]:
@@ -133,6 +141,8 @@ class Generation:
             updates, error = self._digest(events)
             if updates:
                 yield updates
+            if error is None and any(choice.is_open for choice in self._choices.values()):
+                error = self._stopped_by
             if error is not None:
                 raise error
 

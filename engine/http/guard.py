@@ -103,11 +103,16 @@ def _is_own_origin(origins: list[str], host: str) -> bool:
 
     ``null``, which sandboxed frames and local files send, is no page of ours.
     """
-    return all(
-        urlsplit(origin).scheme in ("http", "https")
-        and urlsplit(origin).netloc.lower() == host.lower()
-        for origin in origins
-    )
+    return all(_authority(origin) == host.lower() for origin in origins)
+
+
+def _authority(origin: str) -> str | None:
+    """Return the host and port of a web page's origin; None for any other value."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # such as an open bracket: this layer is outside the error handlers
+        return None
+    return parts.netloc.lower() if parts.scheme in ("http", "https") else None
 
 
 def _is_json(content_type: str) -> bool:

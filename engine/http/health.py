@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from failsoft.engine.http.served import ServerState
 
 
+_FAILING_AFTER_STEPS = 3
+"""One failed step may be one bad request's doing; three in a row are the model's."""
+
+
 async def live(request: Request) -> JSONResponse:  # noqa: ARG001 a route takes its request
     """Say that the process answers."""
     return JSONResponse({"status": "live"})
@@ -41,7 +45,7 @@ async def metrics(request: Request) -> Response:
 
 
 def why_not_ready(stats: EngineStats, *, is_draining: bool, stuck_after_s: float) -> str | None:
-    """Return ``engine_dead``, ``draining`` or ``stuck``; None when requests are served.
+    """Return ``engine_dead``, ``draining``, ``stuck`` or ``failing``; None when all is well.
 
     Args:
         stats: The engine's snapshot.
@@ -56,4 +60,6 @@ def why_not_ready(stats: EngineStats, *, is_draining: bool, stuck_after_s: float
     idle_s = stats.seconds_since_progress
     if has_work and idle_s is not None and idle_s > stuck_after_s:
         return "stuck"
+    if stats.failed_steps_in_a_row >= _FAILING_AFTER_STEPS:
+        return "failing"
     return None

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from failsoft.config.http import VERSION_HEADER, HttpConfig
 from failsoft.engine.http.engine_port import EnginePort
 from failsoft.engine.http.mailbox import Mailbox
 from failsoft.engine.http.metrics import ServerMetrics
 from failsoft.engine.text.codec import TextCodec
+from failsoft.errors import EngineError
 
 _FINGERPRINT_CHARS = 16
 
@@ -49,6 +50,13 @@ class ServedModel:
         return otherwise if value is None else value
 
 
+class Stoppable(Protocol):
+    """An answer under way."""
+
+    def stop(self, error: EngineError) -> None:
+        """End it with *error*, whatever the engine does."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ServerState:
     """What the routes share. Touched on the event loop only."""
@@ -58,5 +66,6 @@ class ServerState:
     config: HttpConfig
     metrics: ServerMetrics
     mailbox: Mailbox = field(default_factory=Mailbox)
+    open_answers: set[Stoppable] = field(default_factory=set)
     is_draining: bool = False
     """Set by the first signal, before the engine hears of it."""

@@ -17,7 +17,7 @@ import uvicorn
 from failsoft.config.http import HttpConfig
 from failsoft.engine.http.app import build_app
 from failsoft.engine.http.served import ServerState
-from failsoft.errors import ConfigError
+from failsoft.errors import ConfigError, EngineStoppedError
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -67,7 +67,12 @@ def base_url(sock: socket.socket) -> str:
 
 
 def serve(
-    state: ServerState, sock: socket.socket, *, drain_s: float, on_ready: Callable[[], None]
+    state: ServerState,
+    sock: socket.socket,
+    *,
+    drain_s: float,
+    on_ready: Callable[[], None],
+    on_drain: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Serve until a signal, then drain and close the engine.
 
@@ -78,11 +83,12 @@ def serve(
         sock: From `bind`; closed at the end.
         drain_s: Seconds that running requests get to finish.
         on_ready: Called once the socket listens.
+        on_drain: Told how many answers are open when the first signal comes.
 
     Returns:
         The process's exit code.
     """
-    server = EngineServer(state, drain_s=drain_s, on_ready=on_ready)
+    server = EngineServer(state, drain_s=drain_s, on_ready=on_ready, on_drain=on_drain)
     try:
         server.run(sockets=[sock])
     finally:
@@ -97,13 +103,19 @@ class EngineServer(uvicorn.Server):
     """uvicorn with our own way to stop; uvicorn raises the signal again when done."""
 
     def __init__(
-        self, state: ServerState, *, drain_s: float, on_ready: Callable[[], None] = lambda: None
+        self,
+        state: ServerState,
+        *,
+        drain_s: float,
+        on_ready: Callable[[], None] = lambda: None,
+        on_drain: Callable[[int], None] = lambda _: None,
     ) -> None:
         super().__init__(_uvicorn_config(state, state.config))
         self.exit_code = 0
         self._state = state
         self._drain_s = drain_s
         self._on_ready = on_ready
+        self._on_drain = on_drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then tell who waits for it."""
@@ -128,9 +140,14 @@ class EngineServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        """Refuse new requests, drain the engine, then exit. Call on the event loop."""
+        """Refuse new requests, drain the engine, then exit. Call on the event loop.
+
+        An engine that hangs is left behind, and its answers end in an error event.
+        """
         self._state.is_draining = True
+        self._on_drain(len(self._state.open_answers))
         self._exit_after(lambda: self._state.engine.drain(self._drain_s))
+        asyncio.get_running_loop().call_later(self._drain_s + _FLUSH_S, self._give_up)
 
     def stop_now(self) -> None:
         """Close the engine, which ends its streams in an error event, and exit.
@@ -138,7 +155,7 @@ class EngineServer(uvicorn.Server):
         Call on the event loop. An engine that hangs is left behind.
         """
         self._exit_after(self._state.engine.close)
-        asyncio.get_running_loop().call_later(_FLUSH_S, self._exit)
+        asyncio.get_running_loop().call_later(_FLUSH_S, self._give_up)
 
     def _exit_after(self, act: Callable[[], object]) -> None:
         """Exit once *act*, which blocks, is done on a thread of its own."""
@@ -150,6 +167,12 @@ class EngineServer(uvicorn.Server):
                 loop.call_soon_threadsafe(self._exit)
 
         threading.Thread(target=run, name="failsoft-stop", daemon=True).start()
+
+    def _give_up(self) -> None:
+        """Exit though the engine is in the middle of a forward: its callers hear it from here."""
+        for answer in tuple(self._state.open_answers):
+            answer.stop(EngineStoppedError("the engine was stopped; ask another one"))
+        self._exit()
 
     def _exit(self) -> None:
         self.should_exit = True

@@ -116,7 +116,7 @@ def build_version(
         model_digest=stored.digest,
         chat_template=None if template is None else template.text,
         stop_strings=() if template is None else template.stop_strings,
-        generation_defaults=_defaults(plan.name, stored),
+        generation_defaults=_defaults(plan, stored),
         system_prompt=settings.system_prompt,
         dtype=resolve_dtype(dtype or settings.dtype, stored, store=store, device=device),
         engine_options=sorted_items(settings.engine_options),
@@ -149,8 +149,11 @@ def resolve_dtype(
     return choose_dtype(stored, store=store, device=device).dtype
 
 
-def _defaults(name: str, stored: StoredModel) -> tuple[tuple[str, float], ...]:
-    return generation_defaults(read_json(stored.folder / "generation_config.json"), model=name)
+def _defaults(plan: VersionPlan, stored: StoredModel) -> tuple[tuple[str, float], ...]:
+    """Return the catalogue's defaults, overridden by those that came with the model's files."""
+    own = generation_defaults(read_json(stored.folder / "generation_config.json"), model=plan.name)
+    known = () if plan.catalogue is None else plan.catalogue.generation_defaults
+    return sorted_items({**dict(known), **dict(own)})
 
 
 def _template(plan: VersionPlan, stored: StoredModel) -> ChatTemplate | None:

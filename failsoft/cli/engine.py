@@ -12,6 +12,9 @@ from failsoft.config.http import HttpConfig
 engine_app = typer.Typer(no_args_is_help=True, help="Run one engine.")
 
 _ENGINE = EngineConfig()
+# What is not given on the command line is the version's to say, so no option has a default.
+_RUNNING, _STEP = str(_ENGINE.max_running), str(_ENGINE.max_step_tokens)
+_WAITING = str(_ENGINE.max_waiting)
 _HTTP = HttpConfig()
 
 
@@ -31,22 +34,32 @@ def serve(
         str | None,
         typer.Option(help="auto, float32 or bfloat16.", show_default="the version's own"),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="cpu or cuda.", show_default="cuda where there is one"),
+    ] = None,
     max_running: Annotated[
-        int, typer.Option(help="Requests in one forward at most.")
-    ] = _ENGINE.max_running,
+        int | None, typer.Option(help="Requests in one forward at most.", show_default=_RUNNING)
+    ] = None,
     max_step_tokens: Annotated[
-        int, typer.Option(help="Tokens in one forward at most.")
-    ] = _ENGINE.max_step_tokens,
+        int | None, typer.Option(help="Tokens in one forward at most.", show_default=_STEP)
+    ] = None,
     kv_blocks: Annotated[
         int | None,
         typer.Option(help="KV blocks in the pool.", show_default="what its memory holds"),
     ] = None,
     max_waiting: Annotated[
-        int, typer.Option(help="Requests queued at most; the next one gets 503.")
-    ] = _ENGINE.max_waiting,
+        int | None,
+        typer.Option(help="Requests queued at most; the next one gets 503.", show_default=_WAITING),
+    ] = None,
     prefix_cache: Annotated[
-        bool, typer.Option(help="Share the KV blocks of equal prompt beginnings.")
-    ] = _ENGINE.prefix_cache,
+        bool | None,
+        typer.Option(
+            "--prefix-cache/--no-prefix-cache",
+            help="Share the KV blocks of equal prompt beginnings.",
+            show_default="on",
+        ),
+    ] = None,
     api_key_env: Annotated[
         str | None,
         typer.Option(help="Environment variable with the key that callers must send."),
@@ -67,19 +80,20 @@ def serve(
         allowed_hosts=tuple(allowed_host or ()),
         api_key=read_api_key(api_key_env),
     )
-    engine_config = EngineConfig(
-        dtype=dtype or _ENGINE.dtype,
-        max_running=max_running,
-        max_step_tokens=max_step_tokens,
-        num_kv_blocks=kv_blocks,
-        max_waiting=max_waiting,
-        prefix_cache=prefix_cache,
-    )
+    options = {
+        "dtype": dtype,
+        "device": device,
+        "max_running": max_running,
+        "max_step_tokens": max_step_tokens,
+        "num_kv_blocks": kv_blocks,
+        "max_waiting": max_waiting,
+        "prefix_cache": prefix_cache,
+    }
     code = run_engine(
         version,
-        engine_config=engine_config,
+        options=options,
         http_config=http_config,
-        dtype=dtype,
         slot=check_slot(slot),
+        on_ready=typer.echo,
     )
     raise typer.Exit(code)

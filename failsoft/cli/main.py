@@ -51,12 +51,44 @@ def _root(
     """Keep an LLM feature answering."""
 
 
+_ENGINE_MODULES = frozenset(
+    {
+        "accelerate",
+        "gguf",
+        "huggingface_hub",
+        "jinja2",
+        "numpy",
+        "prometheus_client",
+        "safetensors",
+        "starlette",
+        "tokenizers",
+        "torch",
+        "transformers",
+        "uvicorn",
+    }
+)
+"""What ``failsoft[engine]`` brings."""
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
         app()
     except FailsoftError as exc:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(exc))}", soft_wrap=True)
-        sys.exit(2 if isinstance(exc, ConfigError) else 1)
+        _fail(str(exc), code=2 if isinstance(exc, ConfigError) else 1)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or exc.name.partition(".")[0] not in _ENGINE_MODULES:
+            raise
+        _fail(
+            f"this command runs an engine, which needs {exc.name}; "
+            "install it with: pip install 'failsoft[engine]'",
+            code=2,
+        )
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _fail(message: str, *, code: int) -> None:
+    """Print one line on stderr and exit with *code*."""
+    Console(stderr=True).print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    sys.exit(code)

@@ -2,15 +2,14 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 
 from failsoft.config.allowed import Name, allowed_words, fits
-from failsoft.config.engine import EngineConfig
 from failsoft.config.home import home_folder
 from failsoft.config.http import HttpConfig
 from failsoft.errors import ConfigError
@@ -40,11 +39,10 @@ def read_api_key(variable: str | None) -> str | None:
 def run_engine(
     version: str,
     *,
-    engine_config: EngineConfig,
+    options: Mapping[str, Any],
     http_config: HttpConfig,
-    dtype: str | None,
     slot: str | None = None,
-    on_ready: Callable[[str], None] | None = None,
+    on_ready: Callable[[str], None],
 ) -> int:
     """Serve *version* until a signal and return the process's exit code.
 
@@ -52,9 +50,8 @@ def run_engine(
 
     Args:
         version: Its name.
-        engine_config: How the engine runs.
+        options: Fields of EngineConfig that were asked for; None means not asked for.
         http_config: Where the server listens.
-        dtype: Overrides the version's own; None keeps that.
         slot: Where ladders find it: what ``pin`` of an endpoint names; None publishes nothing.
         on_ready: Given the base URL, ``/v1`` included, once requests are answered.
 
@@ -63,15 +60,17 @@ def run_engine(
     """
     from failsoft.engine.http.server import base_url, bind, serve
 
+    # Before torch is imported. Threads that wait by spinning are slowed many times over
+    # by whatever else uses the CPU, and burn it while they wait.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     with bind(http_config.host, http_config.port) as sock:
         from failsoft.engine.launch import open_server  # loads torch: seconds
 
-        state = open_server(
+        opened = open_server(
             version,
-            engine_config=engine_config,
+            options={name: value for name, value in options.items() if value is not None},
             http_config=http_config,
-            dtype=dtype,
             on_phase=lambda text: console.print(f"[dim]{escape(text)} …[/]"),
         )
         url = f"{base_url(sock)}/v1"
@@ -80,15 +79,22 @@ def run_engine(
 
         def tell() -> None:
             if slot is not None:
-                withdraw.callback(_publish(state, slot, url))
-            name = escape(state.served.name)
+                withdraw.callback(_publish(opened.state, slot, url))
+            name = escape(opened.state.served.name)
             console.print(f"[green]failsoft engine {name} ready on {escape(url)}[/]")
-            if on_ready is not None:
-                on_ready(url)
-                sys.stdout.flush()
+            on_ready(url)
+            sys.stdout.flush()
+
+        drain_s = opened.engine_config.drain_s
+
+        def tell_drain(num_open: int) -> None:
+            console.print(
+                f"[dim]stopping: {num_open} open answers get {drain_s:g} s to finish; "
+                "a second signal stops now …[/]"
+            )
 
         with withdraw:
-            return serve(state, sock, drain_s=engine_config.drain_s, on_ready=tell)
+            return serve(opened.state, sock, drain_s=drain_s, on_ready=tell, on_drain=tell_drain)
 
 
 def check_slot(slot: str | None) -> str | None:

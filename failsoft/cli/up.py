@@ -7,7 +7,6 @@ import typer
 
 from failsoft.cli.serving import check_slot, read_api_key, run_engine
 from failsoft.config.catalogue import DEFAULT_MODEL
-from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
 
 _HTTP = HttpConfig()
@@ -34,9 +33,8 @@ def up(
 
     code = run_engine(
         DEFAULT_MODEL,
-        engine_config=EngineConfig(),
+        options={},
         http_config=http_config,
-        dtype=None,
         slot=check_slot(slot),
         on_ready=tell,
     )

@@ -21,6 +21,8 @@ class CatalogueModel:
     licence_url: str
     template: str | None = None
     """A built-in template for a model that has none; None takes the model's own."""
+    generation_defaults: tuple[tuple[str, float], ...] = ()
+    """Sampling values its makers recommend where the file itself names none, sorted."""
     about: str
 
 
@@ -40,6 +42,8 @@ _MODELS = (
         size_bytes=98_362_432,
         licence="Apache-2.0",
         licence_url="https://www.apache.org/licenses/LICENSE-2.0",
+        # As its model card advises; at temperature 1 a model this small loses the thread.
+        generation_defaults=(("temperature", 0.2), ("top_p", 0.9)),
         about="SmolLM2 135M Instruct, the embedded default",
     ),
     CatalogueModel(

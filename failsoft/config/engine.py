@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from failsoft.errors import ConfigError
 
 DTYPES = ("auto", "float32", "bfloat16")
+DEVICES = ("auto", "cpu", "cuda")
 
 
 def _at_least(key: str, value: float | None, low: float) -> None:
@@ -22,6 +23,8 @@ class EngineConfig:
 
     dtype: str = "auto"
     """``auto`` measures bfloat16 against float32 once on this machine and records the choice."""
+    device: str = "auto"
+    """``auto`` takes a CUDA device where there is one, else the CPU."""
     max_running: int = 16
     """Requests in one forward at most."""
     max_step_tokens: int = 512
@@ -48,6 +51,10 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ConfigError(key="dtype", value=self.dtype, allowed="one of " + ", ".join(DTYPES))
+        if self.device not in DEVICES:
+            raise ConfigError(
+                key="device", value=self.device, allowed="one of " + ", ".join(DEVICES)
+            )
         _at_least("max_running", self.max_running, 1)
         _at_least("max_step_tokens", self.max_step_tokens, 1)
         _at_least("max_waiting", self.max_waiting, 1)

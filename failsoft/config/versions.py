@@ -19,8 +19,8 @@ from failsoft.config.sources import FORMS, parse_source
 from failsoft.config.tables import Problems, as_table, did_you_mean, read_table
 from failsoft.errors import ConfigError, ModelError
 
-_NOT_OPTIONS = frozenset({"dtype"})
-"""Engine settings that are a version's own key instead."""
+_NOT_OPTIONS = frozenset({"dtype", "device"})
+"""Engine settings that are a version's own key, or a machine's, instead."""
 
 Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 lower-case hex digits")]
 Source = Annotated[str | list[str], Allowed("a source line, or a list of them", bool)]

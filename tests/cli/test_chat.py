@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from failsoft.cli.chat import _piece_of
 from failsoft.cli.main import main
-from failsoft.errors import ForwardError
+from failsoft.errors import EngineError, ForwardError
 from tests.engine.fake_engine import FakeEngine
 from tests.engine.http.rig import Rig, answer, ids_of, running
 
@@ -88,6 +89,32 @@ def test_an_answer_that_breaks_off_is_exit_code_1(
     assert "out of memory" in err
 
 
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [(["caf\udce9"], "MESSAGE"), (["hi", "--temperature", "nan"], "--temperature")],
+    ids=["bytes that are no UTF-8", "NaN"],
+)
+def test_what_json_cannot_hold_is_one_line(
+    args: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each was a traceback once."""
+    code = run(monkeypatch, *args)
+
+    out, err = capsys.readouterr()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
+@pytest.mark.parametrize("event", ["nonsense", "[]", "1", '{"choices":[{}]}', '{"error":"x"}'])
+def test_a_stream_of_something_else_is_one_line(event: str) -> None:
+    """A server that is no engine, or an engine behind a proxy that rewrites."""
+    with pytest.raises(EngineError, match="--url"):
+        _piece_of(event, "http://127.0.0.1:1/v1")
+
+
 def test_ctrl_c_is_exit_code_130() -> None:
     """And the engine hears of it."""
     engine = FakeEngine(lambda request: ids_of("x" * 400), step_s=0.05)
@@ -101,3 +128,14 @@ def test_ctrl_c_is_exit_code_130() -> None:
 
     assert popen.returncode == 130
     assert b"Traceback" not in err
+
+
+def test_an_answer_cut_at_its_length_says_so(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr: stdout holds the answer alone."""
+    assert run(monkeypatch, "hi", "--url", f"{rig.url}/v1", "--max-tokens", "2") == 0
+
+    out, err = capsys.readouterr()
+    assert out.endswith("\n")
+    assert err == "the answer was cut at its length; raise --max-tokens\n"

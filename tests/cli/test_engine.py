@@ -49,7 +49,7 @@ def wait_ready(popen: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
 
 
 def test_serve_says_ready_once_it_answers_and_exits_0_on_sigterm() -> None:
-    """On stderr; stdout stays empty. Options reach the engine and the server."""
+    """On stderr; stdout holds the URL alone. Options reach the engine and the server."""
     args = ["--version", "tiny", "--port", "0", "--max-running", "3", "--max-waiting", "9"]
     args += ["--kv-blocks", "77", "--max-step-tokens", "33", "--no-prefix-cache"]
     args += ["--dtype", "float32", "--api-key-env", "THE_KEY", "--allowed-host", "a.example"]
@@ -63,7 +63,7 @@ def test_serve_says_ready_once_it_answers_and_exits_0_on_sigterm() -> None:
 
         assert popen.wait(10) == 0
         assert popen.stdout is not None
-        assert popen.stdout.read() == ""
+        assert popen.stdout.read() == f"{url}\n"
 
     assert refused.status_code == 401
     assert models.json()["data"][0]["id"] == asked["version"] == "tiny"
@@ -87,7 +87,7 @@ def test_up_prints_its_url_and_a_line_to_try() -> None:
         assert popen.wait(10) == 130
 
     assert asked["version"] == DEFAULT_MODEL
-    assert asked["dtype"] is None
+    assert "dtype" not in asked
     assert printed[0] == url
     assert printed[1].startswith(f"curl -s {url}/chat/completions ")
     assert reply.json()["choices"][0]["message"]["content"] == "Hello."

@@ -118,6 +118,7 @@ class FakeEngine:
                 prefix_queried_tokens_total=20,
                 prefix_hit_tokens_total=10,
                 forward_errors_total=0,
+                failed_steps_in_a_row=0,
             )
 
     def drain(self, timeout_s: float) -> bool:

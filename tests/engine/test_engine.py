@@ -1,7 +1,10 @@
 """The engine's thread: submit, abort, drain, close and death, over a fake model."""
 
 import random
+import threading
 import time
+import traceback
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -29,7 +32,11 @@ VOCAB = 10_000_000
 
 
 def make_engine(
-    runner: FakeRunner | None = None, *, step_s: float = 0.0, **settings: object
+    runner: FakeRunner | None = None,
+    *,
+    step_s: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
+    **settings: object,
 ) -> Engine:
     if runner is None:
         runner = FakeRunner(on_run=lambda plan: time.sleep(step_s))
@@ -41,6 +48,7 @@ def make_engine(
         eos_token_ids=frozenset(),
         version_digest="v",
         config=EngineConfig(**options),  # type: ignore[arg-type]
+        clock=clock,
     )
 
 
@@ -175,6 +183,93 @@ def test_a_bug_in_the_loop_tells_every_caller_and_stops_taking_requests() -> Non
     assert isinstance(events.finished["a"].error, EngineStoppedError)
     with pytest.raises(EngineStoppedError, match="ZeroDivisionError"):
         engine.submit(make_request("b", 5), events)
+
+
+def test_who_is_in_the_inbox_when_the_engine_dies_is_told_too() -> None:
+    """Submitted while the fatal forward ran."""
+    events = Collector()
+    engines: list[Engine] = []
+
+    def die(plan: StepPlan) -> None:
+        engines[0].submit(make_request("b", 5), events)
+        raise ZeroDivisionError("a bug of ours")
+
+    engines.append(make_engine(FakeRunner(on_run=die)))
+    engines[0].submit(make_request("a", 5), events)
+    events.wait_finished("a", "b")
+
+    assert isinstance(events.finished["b"].error, EngineStoppedError)
+
+
+def test_a_dead_engine_refuses_without_keeping_a_trace_of_each_caller() -> None:
+    """One instance raised again and again once held every caller's frames."""
+    events = Collector()
+    engine = make_engine(BuggyRunner())
+    engine.submit(make_request("a", 5), events)
+    events.wait_finished("a")
+    wait_until(lambda: not engine.stats().is_alive)
+    errors = []
+    for number in range(3):
+        with pytest.raises(EngineStoppedError) as caught:
+            engine.submit(make_request(f"b{number}", 5), events)
+        errors.append(caught.value)
+
+    assert len(set(map(id, errors))) == 3
+    assert len({len(traceback.extract_tb(error.__traceback__)) for error in errors}) == 1
+
+
+def test_an_abort_spares_the_next_request_of_that_id() -> None:
+    """Aborts once came after all submits, so a late one hit whoever reused the id."""
+    events = Collector()
+    is_held = threading.Event()
+    go_on = threading.Event()
+
+    def hold(plan: StepPlan) -> None:
+        if plan.step == 0:
+            is_held.set()
+            assert go_on.wait(10)
+
+    with make_engine(FakeRunner(on_run=hold)) as engine:
+        engine.submit(make_request("other", 5, max_tokens=1), events)
+        assert is_held.wait(10)
+        engine.abort("a")
+        engine.submit(make_request("a", 5), events)
+        go_on.set()
+        events.wait_finished("a")
+
+    assert events.finished["a"].record.finish_reason is FinishReason.LENGTH
+
+
+def test_any_salt_is_just_a_salt() -> None:
+    """Half a surrogate pair has no UTF-8; it once killed the engine's thread."""
+    events = Collector()
+    with make_engine() as engine:
+        engine.submit(make_request("a", 5, cache_salt="\ud800"), events)
+        events.wait_finished("a")
+
+    assert events.finished["a"].record.finish_reason is FinishReason.LENGTH
+
+
+def test_an_engine_that_was_idle_for_long_is_not_stuck_at_its_next_request() -> None:
+    """Between submit and the thread's waking, progress once counted from before the idleness."""
+    now_s = 0.0
+    go_on = threading.Event()
+
+    def clock() -> float:
+        if threading.current_thread().name == "failsoft-engine" and now_s > 0:
+            assert go_on.wait(10)
+        return now_s
+
+    events = Collector()
+    with make_engine(clock=clock) as engine:
+        now_s = 3600.0
+        engine.submit(make_request("a", 5), events)
+
+        since = engine.stats().seconds_since_progress
+
+        go_on.set()
+        events.wait_finished("a")
+    assert since == 0.0
 
 
 def test_an_idle_engine_burns_no_cpu() -> None:

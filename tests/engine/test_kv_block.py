@@ -111,6 +111,22 @@ def test_a_tainted_block_is_never_matched_and_is_scrubbed_once() -> None:
     assert pool.take_to_scrub() == ()
 
 
+def test_a_distrusted_block_can_be_matched_and_is_scrubbed_before_another_use() -> None:
+    """A prompt cut off in the middle: an equal one may go on with its blocks."""
+    pool = make_pool(num_blocks=1)
+    block = pool.allocate(1)
+    key = keys_of([1, 2], 2)
+    pool.register(block[0], key=key[0], token_ids=[1, 2])
+    pool.distrust(block)
+    pool.release(block)
+
+    assert pool.match(key, [1, 2]) == block
+    assert pool.take_to_scrub() == ()
+    pool.release(block)
+    assert pool.allocate(1) == block
+    assert pool.take_to_scrub() == (block[0],)
+
+
 def test_check_finds_a_leak() -> None:
     """The invariant check is not blind: a block both held and free is found."""
     pool = make_pool()

@@ -1,9 +1,15 @@
-"""From a loaded version to what the server knows of it."""
+"""From a loaded version to what the server knows of it, and whose settings count."""
 
 from types import SimpleNamespace
 from typing import Any
 
-from failsoft.engine.launch import describe
+import pytest
+import torch
+
+from failsoft.config.engine import EngineConfig
+from failsoft.config.http import HttpConfig
+from failsoft.engine.launch import describe, open_server
+from failsoft.errors import ConfigError
 from tests.engine.tiny_tokenizer import TEMPLATE, chat_tokenizer
 
 LOADED: Any = SimpleNamespace(
@@ -29,3 +35,59 @@ def test_everything_that_shapes_an_answer_is_handed_on() -> None:
     assert served.generation_defaults == {"temperature": 0.2}
     assert served.max_model_len == 640
     assert served.codec.has_chat_template
+
+
+@pytest.fixture
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Replace store, weights and engine; return what the engine was started with."""
+    seen: dict[str, Any] = {}
+    version = SimpleNamespace(engine_options=(("max_running", 3), ("max_step_tokens", 77)))
+    version.dtype = "float32"
+
+    def resolve(name: str, *, dtype: str | None, store: object, device: str) -> Any:
+        seen["dtype"], seen["device"] = dtype, device
+        return version
+
+    def start(loaded: object, config: EngineConfig) -> Any:
+        seen["config"] = config
+        return SimpleNamespace(limits=SimpleNamespace(max_model_len=64), stats=lambda: None)
+
+    monkeypatch.setattr("failsoft.engine.models.resolve.resolve_version", resolve)
+    monkeypatch.setattr("failsoft.engine.models.load.load_model", lambda v, **_: LOADED)
+    monkeypatch.setattr("failsoft.engine.engine.Engine.from_model", start)
+    monkeypatch.setattr("failsoft.engine.launch.ServerMetrics", lambda engine, name: None)
+    return seen
+
+
+def open_tiny(**options: Any) -> EngineConfig:
+    return open_server(
+        "tiny", options=options, http_config=HttpConfig(), on_phase=lambda text: None
+    ).engine_config
+
+
+def test_what_was_asked_for_overrides_the_version_which_overrides_the_defaults(
+    stand_ins: dict[str, Any],
+) -> None:
+    """No option is ignored, wherever it was given."""
+    config = open_tiny(max_running=5, dtype="float32")
+
+    assert stand_ins["config"] is config
+    assert (config.max_running, config.max_step_tokens) == (5, 77)
+    assert config.max_waiting == EngineConfig().max_waiting
+    assert stand_ins["dtype"] == "float32"
+    assert stand_ins["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_a_wrong_option_fails_before_anything_is_fetched(stand_ins: dict[str, Any]) -> None:
+    """The error names the option."""
+    with pytest.raises(ConfigError, match="max_running"):
+        open_tiny(max_running=0)
+
+    assert stand_ins == {}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_a_device_that_is_not_there_is_refused(stand_ins: dict[str, Any]) -> None:
+    """The CPU is never taken silently for a GPU that was asked for."""
+    with pytest.raises(ConfigError, match="no CUDA device"):
+        open_tiny(device="cuda")

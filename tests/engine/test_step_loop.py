@@ -121,6 +121,20 @@ def test_an_exception_in_a_forward_fails_only_the_request_that_causes_it() -> No
     assert loop.forward_errors_total == 2
 
 
+def test_steps_that_get_nobody_anywhere_are_counted_in_a_row() -> None:
+    """A model that fails every forward is not making progress; one success ends the row."""
+    loop, events = make_loop(make_scheduler(), FailingRunner()), Collector()
+    for _ in range(3):
+        loop.add(make_request("poison", 5), events)
+        run_to_end(loop)
+    failed = loop.failed_steps_in_a_row
+
+    loop.add(make_request("good", 5, max_tokens=1), events)
+    run_to_end(loop)
+
+    assert (failed, loop.failed_steps_in_a_row) == (3, 0)
+
+
 class BadLogitsRunner(FakeRunner):
     """Gives the poisoned row no number, and leaves rubbish in its blocks."""
 

@@ -47,6 +47,15 @@ def test_pages_of_other_origins_are_refused(rig: Rig, origin: str) -> None:
     assert reply.json()["error"]["code"] == "origin_not_allowed"
 
 
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://]", "x", "//"])
+def test_an_origin_that_is_no_url_is_refused(rig: Rig, origin: str) -> None:
+    """An open bracket once raised outside the error handlers: a bare 500 and a traceback."""
+    reply = rig.post(CHAT, json=BODY, headers={"origin": origin})
+
+    assert reply.status_code == 403
+    assert reply.json()["error"]["code"] == "origin_not_allowed"
+
+
 def test_pages_of_this_server_are_served(rig: Rig) -> None:
     """A browser sends their origin with each POST."""
     assert rig.post(CHAT, json=BODY, headers={"origin": rig.url}).status_code == 200

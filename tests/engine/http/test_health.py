@@ -26,6 +26,7 @@ FINE = EngineStats(
     prefix_queried_tokens_total=0,
     prefix_hit_tokens_total=0,
     forward_errors_total=0,
+    failed_steps_in_a_row=0,
 )
 
 
@@ -40,6 +41,8 @@ FINE = EngineStats(
         (FINE, True, "draining"),
         (replace(FINE, is_draining=True), False, "draining"),
         (replace(FINE, is_alive=False), True, "engine_dead"),
+        (replace(FINE, failed_steps_in_a_row=2), False, None),
+        (replace(FINE, failed_steps_in_a_row=3), False, "failing"),
     ],
 )
 def test_ready_means_that_tokens_come(

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -39,9 +40,10 @@ class Process:
 
 
 @contextlib.contextmanager
-def process(*, step_s: float, drain_s: float) -> Iterator[Process]:
+def process(*, step_s: float, drain_s: float, hangs: bool = False) -> Iterator[Process]:
     """Start a server process; kill it if a test leaves it behind."""
     command = [sys.executable, "-m", "tests.engine.http.fake_server", str(step_s), str(drain_s)]
+    command += ["hang"] if hangs else []
     pipe = subprocess.PIPE
     with subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe) as popen:
         try:
@@ -100,6 +102,33 @@ def test_what_outlives_the_drain_ends_in_an_error_event() -> None:
 
     lasts = [json.loads(events_of(text)[-1]) for text in texts]
     assert [last["error"]["code"] for last in lasts] == ["engine_stopped"] * 3
+
+
+@pytest.mark.parametrize("num_signals", [1, 2])
+def test_a_server_whose_engine_hangs_ends_and_says_so(num_signals: int) -> None:
+    """One signal once waited forever; two cut the stream off and left a traceback."""
+    with process(step_s=0.1, drain_s=0.5, hangs=True) as started:
+        threads, texts = streams(started, 2)
+        steps = re.compile(r"engine_steps_total\{.*\} ([3-9]|\d\d+)\.0")
+        assert wait_until(
+            lambda: steps.search(httpx2.get(f"{started.url}/metrics").text) is not None
+        )
+        start_s = time.monotonic()
+
+        for _ in range(num_signals):
+            started.popen.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+
+        assert started.wait() == 0
+        # The drain, then a second each to flush and to close, then five for the engine.
+        assert time.monotonic() - start_s < 10
+        for thread in threads:
+            thread.join()
+        assert started.popen.stderr is not None
+        assert started.popen.stderr.read() == ""
+
+    lasts = [json.loads(events_of(text)[-1]) for text in texts]
+    assert [last["error"]["code"] for last in lasts] == ["engine_stopped"] * 2
 
 
 def test_a_second_signal_stops_at_once() -> None:

@@ -17,7 +17,7 @@ from failsoft.engine.models.store import ModelStore
 
 pytestmark = [pytest.mark.weights, pytest.mark.network]
 
-SMOLLM2_DIGEST = "0b964e509d47f9d8ef7a99d566a1152b6bd983aecbba312df7c31128d38ece8b"
+SMOLLM2_DIGEST = "0a73b331cf287262974d9d1208653ed9055ffa99074e0e7a54c6df74aa78e8cc"
 """Of smollm2-135m-instruct in float32."""
 GEMMA3_DIGEST = "2dd5d73bba52880d872e010c700f78dab78051a4b72b74d72c84578d1beaf056"
 
