@@ -68,17 +68,28 @@ class ModelFileError(ModelError):
         path: The file.
         expected: Promised sha256 in hex.
         actual: Measured sha256 in hex, or None when the file is missing.
+        step: What to do next; None as long as nobody knows the model's name.
     """
 
-    def __init__(self, *, path: str, expected: str, actual: str | None) -> None:
+    def __init__(
+        self, *, path: str, expected: str, actual: str | None, step: str | None = None
+    ) -> None:
         found = f"sha256 {actual}" if actual else "no file"
         super().__init__(
             f"{path}: expected sha256 {expected}, found {found}; "
-            "run `failsoft models remove` and `failsoft models add` to fetch it again"
+            + (step or "run `failsoft models verify`, which says how to repair it")
         )
         self.path = path
         self.expected = expected
         self.actual = actual
+        self.step = step
+
+    def named(self, model: str) -> "ModelFileError":
+        """Return the error with the commands that repair *model*, unless a step is known."""
+        step = self.step or (
+            f"run `failsoft models remove {model} && failsoft models add {model}` to repair it"
+        )
+        return ModelFileError(path=self.path, expected=self.expected, actual=self.actual, step=step)
 
 
 class UnsupportedModelError(ModelError):

@@ -14,6 +14,7 @@ Any thread or process may use one store at the same time. Knows nothing of torch
 
 import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,6 +191,28 @@ class ModelStore:
         return self.root / "sources" / f"{hashlib.sha256(source.encode()).hexdigest()}.json"
 
 
+def check_bytes(folder: Path, files: tuple[StoredFile, ...]) -> None:
+    """Raise when the bytes of a file in *folder* are not those noted; reads all of them.
+
+    Files are hashed side by side, since hashing lets go of the interpreter.
+
+    Raises:
+        ModelFileError: It names the first such file.
+    """
+    check_sizes(folder, files)
+    with ThreadPoolExecutor() as pool:
+        measured = pool.map(lambda file: _sha256(folder / file.path), files)
+        for file, actual in zip(files, measured, strict=True):
+            if actual != file.sha256:
+                path = str(folder / file.path)
+                raise ModelFileError(path=path, expected=file.sha256, actual=actual)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def check_sizes(folder: Path, files: tuple[StoredFile, ...]) -> None:
     """Raise when a file of *folder* is missing or has another size than was noted.
 
@@ -201,5 +224,4 @@ def check_sizes(folder: Path, files: tuple[StoredFile, ...]) -> None:
         if not path.exists():
             raise ModelFileError(path=str(path), expected=file.sha256, actual=None)
         if path.stat().st_size != file.size_bytes:
-            actual = hashlib.sha256(path.read_bytes()).hexdigest()
-            raise ModelFileError(path=str(path), expected=file.sha256, actual=actual)
+            raise ModelFileError(path=str(path), expected=file.sha256, actual=_sha256(path))
