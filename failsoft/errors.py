@@ -21,6 +21,8 @@ FailsoftError
 Third-party errors are translated where a part meets them (``raise … from exc``).
 """
 
+import shlex
+
 
 class FailsoftError(Exception):
     """Root of everything failsoft raises on purpose.
@@ -85,10 +87,8 @@ class ModelFileError(ModelError):
         self.step = step
 
     def named(self, model: str) -> "ModelFileError":
-        """Return the error with the commands that repair *model*, unless a step is known."""
-        step = self.step or (
-            f"run `failsoft models remove {model} && failsoft models add {model}` to repair it"
-        )
+        """Return the error with the command that repairs *model*, unless a step is known."""
+        step = self.step or (f"run `failsoft models add {shlex.quote(model)}`, which makes it anew")
         return ModelFileError(path=self.path, expected=self.expected, actual=self.actual, step=step)
 
 

@@ -4,6 +4,7 @@ Fetches nothing and loads no torch.
 """
 
 import re
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -67,16 +68,26 @@ def find_digest(text: str, *, store: ModelStore) -> str:
     elif text not in known_names() and _PREFIX.fullmatch(text):
         found = _by_prefix(text, store)
     else:
-        plan = plan_version(text)
-        found = _find(plan.source, store=store) or (
-            plan.settings.sha256 if plan.settings.sha256 in store.digests() else None
-        )
+        found = _find_name(text, store=store)
     if found is None:
         raise ModelSourceError(
             f"{text} is not in {store.root}; fetch it with `failsoft models add {text}`",
             source=text,
         )
     return found
+
+
+def names_of(digest: str, *, store: ModelStore) -> list[str]:
+    """Return the names, of the config file and the catalogue, that *digest* is stored for."""
+    return [name for name in known_names() if _find_name(name, store=store) == digest]
+
+
+def add_command(digest: str, *, store: ModelStore) -> str:
+    """Return the command that repairs what is stored under *digest*, by its best handle."""
+    handles = [*names_of(digest, store=store), *store.sources_of(digest)]
+    if not handles:  # nothing says where it came from
+        return f"failsoft models remove {digest[:12]}"
+    return f"failsoft models add {shlex.quote(handles[0])}"
 
 
 def plan_text(text: str, *, sha256: str | None = None) -> VersionPlan:
@@ -147,6 +158,12 @@ def _plan_of(text: str, digest: str, store: ModelStore) -> VersionPlan:
 def _find(source: ModelSource, *, store: ModelStore) -> str | None:
     digest = store.source(str(source)).get("digest")
     return str(digest) if digest in store.digests() else None
+
+
+def _find_name(name: str, *, store: ModelStore) -> str | None:
+    plan = plan_version(name)
+    pinned = plan.settings.sha256
+    return _find(plan.source, store=store) or (pinned if pinned in store.digests() else None)
 
 
 def _by_prefix(prefix: str, store: ModelStore) -> str | None:

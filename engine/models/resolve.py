@@ -20,7 +20,7 @@ from failsoft.engine.models.sources import ModelSource, parse_source
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.engine.models.templates import BUILTIN, ChatTemplate
 from failsoft.engine.models.version import Version, sorted_items
-from failsoft.errors import ConfigError, ModelSourceError
+from failsoft.errors import ConfigError, ModelFileError, ModelSourceError
 from failsoft.records import TokenPrice
 
 CONFIG_NAME = "failsoft.toml"
@@ -62,7 +62,10 @@ def resolve_version(
         ModelError: Its model cannot be fetched, or is not the promised one.
     """
     plan = plan_version(name, config_path=config_path)
-    stored = fetch_model(plan.source, store=store, sha256=plan.settings.sha256)
+    try:
+        stored = fetch_model(plan.source, store=store, sha256=plan.settings.sha256)
+    except ModelFileError as exc:
+        raise exc.named(name) from exc
     return build_version(plan, stored, dtype=dtype, store=store, device=device)
 
 

@@ -5,12 +5,15 @@ that ``failsoft --help`` stays quick.
 """
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
+
+from failsoft.errors import ModelError
 
 if TYPE_CHECKING:
     from failsoft.engine.models.inventory import InventoryItem
@@ -88,15 +91,18 @@ def add(
     dtype: Annotated[str, typer.Option(help="Convert to: auto, float32 or bfloat16.")] = "auto",
     fetch_only: Annotated[bool, typer.Option("--fetch-only", help="Do not convert.")] = False,
 ) -> None:
-    """Fetch a model into the store, and convert it so that it loads at once."""
-    from failsoft.engine.models.fetch import fetch_model
+    """Fetch a model into the store, and convert it so that it loads at once.
+
+    What is stored already is read again; what of it is damaged is made anew.
+    """
     from failsoft.engine.models.inventory import plan_text
+    from failsoft.engine.models.repair import add_model
 
     store = _store()
     plan = plan_text(what, sha256=sha256)
     if plan.catalogue is not None:
         typer.echo(f"licence: {plan.catalogue.licence}, {plan.catalogue.licence_url}", err=True)
-    stored = fetch_model(plan.source, store=store, sha256=plan.settings.sha256)
+    stored = add_model(plan.source, store=store, sha256=plan.settings.sha256)
     if not fetch_only:
         _convert(stored, dtype, store)
     typer.echo(stored.digest)
@@ -137,37 +143,51 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Read every stored byte again; exit 1 if one is not what was stored."""
-    from failsoft.engine.models.inventory import find_digest
+    from failsoft.engine.models.inventory import add_command, find_digest
     from failsoft.engine.models.verify import verify_model
 
     store = _store()
     digests = [find_digest(text, store=store) for text in what] if what else store.digests()
-    checks = [check for digest in digests for check in verify_model(digest, store=store)]
-    bad = [check for check in checks if not check.is_good]
+    found = {digest: verify_model(digest, store=store) for digest in digests}
+    checks = [check for of_one in found.values() for check in of_one]
     if as_json:
         _print_json({"files": [{**c._asdict(), "is_good": c.is_good} for c in checks]})
     else:
-        _print_checks(digests, checks, bad)
-    if bad:
+        _print_checks(len(found), checks)
+    broken = [digest for digest in found if not all(check.is_good for check in found[digest])]
+    for digest in broken:
+        typer.echo(f"to repair it, run: {add_command(digest, store=store)}", err=True)
+    if broken:
         raise typer.Exit(1)
 
 
-def _print_checks(digests: list[str], checks: "list[FileCheck]", bad: "list[FileCheck]") -> None:
+def _print_checks(num_models: int, checks: "list[FileCheck]") -> None:
+    bad = [check for check in checks if not check.is_good]
     for check in bad:
         found = "it is missing" if check.actual is None else f"found {check.actual}"
         typer.echo(f"bad: {check.path}: expected {check.expected}, {found}")
+    models = "1 model" if num_models == 1 else f"{num_models} models"
     good = len(checks) - len(bad)
-    typer.echo(f"{len(digests)} models, {good} files good, {len(bad)} bad")
-    if bad:
-        typer.echo("remove the model and add it again", err=True)
+    typer.echo(f"{models}, {good} {'file' if good == 1 else 'files'} good, {len(bad)} bad")
 
 
 @app.command()
-def remove(what: What) -> None:
+def remove(
+    what: What,
+    force: Annotated[bool, typer.Option("--force", help="Also if other names use it.")] = False,
+) -> None:
     """Delete a stored model and everything converted from it."""
-    from failsoft.engine.models.inventory import find_digest
+    from failsoft.engine.models.inventory import find_digest, names_of
 
     store = _store()
     digest = find_digest(what, store=store)
+    names = names_of(digest, store=store)
+    others = ", ".join(name for name in names if name != what)
+    # Digits or a source line mean the bytes: only several names for them are a surprise.
+    if not force and (others if what in names else len(names) > 1):
+        raise ModelError(
+            f"{what} has the same bytes as {others}; removing it removes them too: "
+            f"failsoft models remove --force {shlex.quote(what)}"
+        )
     store.remove(digest)
-    typer.echo(f"removed {digest}")
+    typer.echo(f"removed {digest}" + (f", which was also {others}" if others else ""))
