@@ -40,8 +40,10 @@ class ConfigError(FailsoftError):
         allowed: The allowed values or range, in words.
     """
 
-    def __init__(self, *, key: str, value: object, allowed: str) -> None:
-        super().__init__(f"{key} = {value!r} is not allowed: {allowed}")
+    def __init__(
+        self, *, key: str, value: object, allowed: str, message: str | None = None
+    ) -> None:
+        super().__init__(message or f"{key} = {value!r} is not allowed: {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed

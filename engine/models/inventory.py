@@ -8,12 +8,17 @@ import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from failsoft.config.file import load_toml
 from failsoft.config.versions import parse_versions
 from failsoft.engine.models.catalogue import CATALOGUE
 from failsoft.engine.models.convert import CONVERTER
 from failsoft.engine.models.fetch import find_model
-from failsoft.engine.models.resolve import CONFIG_NAME, VersionPlan, build_version, plan_version
+from failsoft.engine.models.resolve import (
+    CONFIG_NAME,
+    VersionPlan,
+    build_version,
+    plan_version,
+    version_tables,
+)
 from failsoft.engine.models.sources import ModelSource, parse_source
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.errors import ConfigError, ModelError, ModelSourceError
@@ -47,9 +52,7 @@ def inventory(store: ModelStore) -> list[InventoryItem]:
 
 def known_names() -> list[str]:
     """Return the versions of the working folder's config file, then the catalogue's models."""
-    path = Path(CONFIG_NAME)
-    tables = parse_versions(load_toml(path)) if path.exists() else {}
-    return list(dict.fromkeys([*tables, *CATALOGUE]))
+    return list(dict.fromkeys([*version_tables(Path(CONFIG_NAME)), *CATALOGUE]))
 
 
 def find_digest(text: str, *, store: ModelStore) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from failsoft.config.engine import DTYPES
-from failsoft.config.file import load_toml
+from failsoft.config.file import check_sections, load_toml
 from failsoft.config.versions import VersionSettings, parse_versions
 from failsoft.engine.models.catalogue import CATALOGUE, CatalogueModel
 from failsoft.engine.models.dtype_choice import choose_dtype
@@ -78,7 +78,7 @@ def plan_version(name: str, *, config_path: Path | None = None) -> VersionPlan:
     path = config_path or Path(CONFIG_NAME)
     if config_path is not None and not path.exists():
         raise ConfigError(key="config", value=str(path), allowed="the path of an existing file")
-    tables = parse_versions(load_toml(path)) if path.exists() else {}
+    tables = version_tables(path)
     base = path.absolute().parent
     if name in tables:
         settings, known = tables[name], None
@@ -96,6 +96,19 @@ def plan_version(name: str, *, config_path: Path | None = None) -> VersionPlan:
         )
     source = _source(name, settings, base)
     return VersionPlan(name=name, source=source, settings=settings, base=base, catalogue=known)
+
+
+def version_tables(path: Path) -> dict[str, VersionSettings]:
+    """Return the versions of the config file at *path*; none when there is no file.
+
+    Raises:
+        ConfigError: The file is wrong.
+    """
+    if not path.exists():
+        return {}
+    document = load_toml(path)
+    check_sections(document, path=path)
+    return parse_versions(document)
 
 
 def build_version(

@@ -98,8 +98,16 @@ def _config_error(key: str, table: Mapping[str, Any], error: ValidationError) ->
         names = ", ".join(sorted(known.model_fields))
         return ConfigError(key=dotted, value=first["input"], allowed=f"no such key, only {names}")
     if first["type"] == "missing":
-        missing = f"{dotted}.{first['loc'][-1]}"
-        return ConfigError(key=missing, value=None, allowed="it must be set")
+        name = first["loc"][-1]
+        example = '"…"' if name == "source" else "…"
+        return ConfigError(
+            key=f"{dotted}.{name}",
+            value=None,
+            allowed="it must be set",
+            message=f"{dotted} needs {name} = {example}",
+        )
+    if dotted == f"{key}.sha256":
+        return ConfigError(key=dotted, value=first["input"], allowed="64 lowercase hex digits")
     return ConfigError(key=dotted, value=first["input"], allowed=first["msg"])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from failsoft.config.file import load_toml
+from failsoft.config.file import check_sections, load_toml
 from failsoft.config.versions import parse_versions
 from failsoft.errors import ConfigError
 
@@ -29,7 +29,7 @@ def test_file_without_versions_has_none() -> None:
         ({}, "versions.tiny.source", "must be set"),
         ({"source": 3}, "versions.tiny.source", "string"),
         ({"source": "x", "sauce": 1}, "versions.tiny.sauce", "no such key, only dtype"),
-        ({"source": "x", "sha256": "ABC"}, "versions.tiny.sha256", "pattern"),
+        ({"source": "x", "sha256": "ABC"}, "versions.tiny.sha256", "64 lowercase hex digits"),
         ({"source": "x", "dtype": "fp16"}, "versions.tiny.dtype", "'bfloat16'"),
         ({"source": "x", "template": ""}, "versions.tiny.template", "1 character"),
         ({"source": "x", "stop": [""]}, "versions.tiny.stop.0", "1 character"),
@@ -90,12 +90,39 @@ def test_something_that_is_no_table_is_refused(document: dict[str, Any]) -> None
 
 
 def test_broken_toml_names_file_and_line(tmp_path: Path) -> None:
-    """The parser's place is in the message."""
+    """The place is written as editors and terminals follow it."""
     path = tmp_path / "failsoft.toml"
     path.write_text("[versions.tiny]\nsource = \n")
 
-    with pytest.raises(ConfigError, match=r"failsoft\.toml.*line 2"):
+    with pytest.raises(ConfigError, match=r"failsoft\.toml:2:10: Invalid value"):
         load_toml(path)
+
+
+def test_file_that_ends_inside_a_value_is_named(tmp_path: Path) -> None:
+    """The parser knows no line then."""
+    path = tmp_path / "failsoft.toml"
+    path.write_text("a = [")
+
+    with pytest.raises(ConfigError, match=r"failsoft\.toml: .*end of document"):
+        load_toml(path)
+
+
+def test_missing_source_shows_the_line_to_write() -> None:
+    """The table's name and the key are both in it."""
+    with pytest.raises(ConfigError, match=r'^versions\.a needs source = "…"$'):
+        parse_versions({"versions": {"a": {}}})
+
+
+@pytest.mark.parametrize(
+    ("section", "hint"),
+    [("version", r"did you mean \[versions\]\?"), ("zzz", "; known: store, versions, pins")],
+)
+def test_table_that_nothing_reads_is_refused(section: str, hint: str) -> None:
+    """A misspelt section would be ignored without a word."""
+    with pytest.raises(ConfigError, match=hint) as caught:
+        check_sections({"store": {}, section: {"a": {}}}, path=Path("failsoft.toml"))
+
+    assert caught.value.key == section
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe"], ids=["absent", "not UTF-8"])
