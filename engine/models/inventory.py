@@ -138,7 +138,7 @@ def describe(text: str, *, store: ModelStore, dtype: str | None = None) -> dict[
         "version_digest": version.digest,
         "manifest": version.to_manifest(),
         "model_digest": digest,
-        "licence": (known.licence if known else stored.licence) or "not stated",
+        "licence": (known.licence if known else licence_of(stored)) or "not stated",
         "licence_url": known.licence_url if known else None,
         "sources": store.sources_of(digest),
         "files": [file._asdict() for file in stored.files],
@@ -191,7 +191,7 @@ def _named(name: str, store: ModelStore) -> InventoryItem:
     return InventoryItem(
         name=name,
         sources=(str(plan.source),),
-        licence=licence or (stored.licence if stored else None),
+        licence=licence or licence_of(stored),
         size_bytes=stored.size_bytes if stored else size,
         digest=stored.digest if stored else None,
         problem=problem,
@@ -209,12 +209,21 @@ def _stored(digest: str, store: ModelStore) -> InventoryItem:
     return InventoryItem(
         name=None,
         sources=tuple(store.sources_of(digest)),
-        licence=stored.licence if stored else None,
+        licence=licence_of(stored),
         size_bytes=stored.size_bytes if stored else None,
         digest=digest,
         problem=problem,
         conversions=conversion_dtypes(digest, store=store),
     )
+
+
+def licence_of(stored: StoredModel | None) -> str | None:
+    """Return the licence that a stored file states, spelled as the catalogue spells it."""
+    if stored is None or stored.licence is None:
+        return None
+    spelled = {known.licence.casefold(): known.licence for known in CATALOGUE.values()}
+    spelled |= {"gemma": "Gemma Terms of Use", "mit": "MIT"}
+    return spelled.get(stored.licence.casefold(), stored.licence)
 
 
 def conversion_dtypes(digest: str, *, store: ModelStore) -> tuple[str, ...]:

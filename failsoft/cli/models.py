@@ -9,9 +9,7 @@ import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
 from failsoft.errors import ModelError
 
@@ -34,10 +32,6 @@ def _store() -> "ModelStore":
 
 def _print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def _print_table(table: Table) -> None:
-    Console(markup=False, highlight=False).print(table)  # templates hold square brackets
 
 
 def _item_json(item: "InventoryItem") -> dict[str, object]:
@@ -63,25 +57,29 @@ def list_models(as_json: Json = False) -> None:
     if as_json:
         _print_json({"store": str(store.root), "models": [_item_json(item) for item in items]})
         return
-    table = Table(title=str(store.root))
-    table.add_column("model", no_wrap=True)
-    for heading in ("size", "licence", "digest", "converted to"):
-        table.add_column(heading)
-    for item in items:
-        table.add_row(
-            item.name or "-",
-            "?" if item.size_bytes is None else decimal(item.size_bytes),
-            item.licence or "not stated",
-            _state(item),
-            ", ".join(item.conversions) or "-",
-        )
-    _print_table(table)
+    typer.echo(f"store: {store.root}")
+    _print_columns([("model", "size", "digest", "dtypes", "licence"), *map(_row, items)])
+    if any(item.problem is not None for item in items):
+        typer.echo("broken: run `failsoft models verify`")
 
 
-def _state(item: "InventoryItem") -> str:
-    if item.problem is not None:
-        return "broken: run `failsoft models verify`"
-    return "not fetched" if item.digest is None else item.digest[:12]
+def _row(item: "InventoryItem") -> tuple[str, ...]:
+    state = "not fetched" if item.digest is None else item.digest[:12]
+    return (
+        item.name or "-",
+        "?" if item.size_bytes is None else decimal(item.size_bytes),
+        state if item.problem is None else "broken",
+        ",".join(item.conversions) or "-",
+        item.licence or "not stated",
+    )
+
+
+def _print_columns(rows: list[tuple[str, ...]]) -> None:
+    # One line for each row, however narrow the terminal: what wraps can be neither read nor cut.
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo(" ".join(cells).rstrip())
 
 
 @app.command()
@@ -129,12 +127,23 @@ def show(
     if as_json:
         _print_json(facts)
         return
-    table = Table("what", title=what, show_lines=True)
-    table.add_column("value", overflow="fold")
+    for line in _fact_lines(facts):
+        typer.echo(line)
+
+
+def _fact_lines(facts: dict[str, object]) -> list[str]:
+    """Return one ``key: value`` line for each fact, or for each item of a list."""
+    lines = []
     for key, value in facts.items():
-        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-        table.add_row(key, text)
-    _print_table(table)
+        if key == "manifest":  # a nested document: --json shows it
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                text = " ".join(str(part) for part in item.values() if part is not None)
+            else:
+                text = "-" if item is None else str(item)
+            lines.append(f"{key}: {text}")
+    return lines
 
 
 @app.command()

@@ -189,6 +189,24 @@ def test_damaged_model_is_listed_as_broken(run: Any, gguf: Path, tmp_path: Path)
     assert "broken: run `failsoft models verify`" in result.stdout
 
 
+def test_list_and_show_fit_80_columns_and_break_no_digest(
+    run: Any, gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole digests can be copied; the nested manifest is for --json."""
+    monkeypatch.setenv("COLUMNS", "80")
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+
+    listed = run("list").stdout.splitlines()
+    shown = run("show", digest, "--dtype", "float32").stdout.splitlines()
+
+    assert listed[1].split() == ["model", "size", "digest", "dtypes", "licence"]
+    assert all(len(line) <= 80 for line in listed[1:])
+    assert f"model_digest: {digest}" in shown
+    assert f"files: model.gguf {digest} {gguf.stat().st_size}" in shown
+    assert all(line.count(": ") >= 1 for line in shown)
+    assert not any("manifest" in line for line in shown)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
