@@ -134,6 +134,8 @@ class ModelStore:
     def add(self, built: Path, *, files: tuple[StoredFile, ...], **facts: str | None) -> str:
         """Move the folder *built*, whose ``files`` folder is complete, into the store.
 
+        What is stored under the same digest stays, unless it is damaged.
+
         Args:
             built: A scratch folder's child.
             files: What it holds; hashed already.
@@ -146,7 +148,11 @@ class ModelStore:
         digest = files_digest(tuple(FileDigest(f.path, f.sha256) for f in ordered))
         manifest = {"files": [file._asdict() for file in ordered], **facts}
         (built / "manifest.json").write_bytes(canonical_json(manifest))
-        publish_folder(built, self.root / "models" / digest)
+        final = self.root / "models" / digest
+        if final.exists() and not _is_intact(final / "files", ordered):
+            with self.scratch() as graveyard:
+                final.rename(graveyard / digest)
+        publish_folder(built, final)
         return digest
 
     def source(self, source: str) -> dict[str, Any]:
@@ -189,6 +195,14 @@ class ModelStore:
 
     def _source_path(self, source: str) -> Path:
         return self.root / "sources" / f"{hashlib.sha256(source.encode()).hexdigest()}.json"
+
+
+def _is_intact(folder: Path, files: tuple[StoredFile, ...]) -> bool:
+    try:
+        check_bytes(folder, files)
+    except ModelFileError:
+        return False
+    return True
 
 
 def check_bytes(folder: Path, files: tuple[StoredFile, ...]) -> None:

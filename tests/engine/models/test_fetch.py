@@ -129,6 +129,21 @@ def test_pinned_digest_finds_a_model_that_came_from_elsewhere(
     assert fetch_model(other, store=store, sha256=stored.digest) == stored
 
 
+def test_fresh_bytes_replace_damaged_ones_of_the_same_digest(
+    store: ModelStore, tiny_gguf: Path, tmp_path: Path
+) -> None:
+    """What was just hashed is better than what the store has."""
+    stored = fetch_model(source(f"file:{tiny_gguf}"), store=store)
+    (stored.folder / "model.gguf").write_bytes(bytes(stored.size_bytes))
+    copy = tmp_path / "copy.gguf"
+    copy.write_bytes(tiny_gguf.read_bytes())
+
+    again = fetch_model(source(f"file:{copy}"), store=store)
+
+    assert again.digest == stored.digest
+    assert (again.folder / "model.gguf").read_bytes() == tiny_gguf.read_bytes()
+
+
 def test_edited_file_source_is_read_again(
     store: ModelStore, tiny_gguf: Path, tmp_path: Path
 ) -> None:
