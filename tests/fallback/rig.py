@@ -31,6 +31,8 @@ Note = Callable[[str, object], None]
 ASK: list[dict[str, Any]] = [{"role": "user", "content": "SECRET-PROMPT what is soft?"}]
 PRICE = TokenPrice(input_per_mtok=1.0, output_per_mtok=2.0)
 FAST = TimeoutConfig(connect_s=0.5, first_token_s=0.4, gap_s=0.3)
+PATIENT = TimeoutConfig(connect_s=3, first_token_s=10, gap_s=3)
+"""For many calls at once, where nothing stalls: a busy machine is no fault."""
 ONCE = RetryConfig(attempts=1, base_s=0.01, cap_s=0.05)
 TWICE = RetryConfig(attempts=2, base_s=0.005, cap_s=0.02)
 NEVER_OPEN = BreakerConfig(min_calls=100_000)

@@ -25,7 +25,7 @@ from failsoft.fallback.memory_store import (
 )
 from failsoft.store import Store
 from tests.fallback.fault_server import FaultServer
-from tests.fallback.rig import ASK, settings_for
+from tests.fallback.rig import ASK, PATIENT, settings_for
 
 TEXT = "A0 A1 A2 "
 
@@ -68,7 +68,8 @@ def test_a_plain_call_from_a_settings_file(server_a: FaultServer, tmp_path: Path
 
 def test_many_threads_share_one_client(server_a: FaultServer) -> None:
     """Each gets its own reply."""
-    with make_client(settings_for(("a", server_a.url))) as client, ThreadPoolExecutor(16) as pool:
+    settings = settings_for(("a", server_a.url), timeouts=PATIENT, deadline_s=20)
+    with make_client(settings) as client, ThreadPoolExecutor(16) as pool:
         replies = list(pool.map(lambda _: client.chat(ASK), range(64)))
 
     assert {reply.text for reply in replies} == {TEXT}

@@ -20,7 +20,7 @@ from failsoft.fallback.client import Client
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.store import Store
 from tests.fallback.fault_server import FaultServer
-from tests.fallback.rig import TWICE, settings_for
+from tests.fallback.rig import PATIENT, TWICE, settings_for
 
 DOWN = {"do": "status", "status": 503}
 
@@ -33,7 +33,7 @@ def ask(text: str) -> list[dict[str, Any]]:
 def stored(folder: Path, *servers: FaultServer, **store: Any) -> Settings:
     """Return a ladder over *servers* and the cache, recording into *folder*."""
     rungs = [(server.name.lower(), server.url) for server in servers]
-    settings = settings_for(*rungs, "cache", retry=TWICE)
+    settings = settings_for(*rungs, "cache", retry=TWICE, timeouts=PATIENT, deadline_s=20)
     config = StoreConfig(url=f"sqlite:///{folder}/failsoft.db", **store)
     return Settings(store=config, endpoints=settings.endpoints, ladders=settings.ladders)
 

@@ -13,7 +13,7 @@ from failsoft.errors import LadderExhaustedError
 from failsoft.fallback.breaker import BreakerState
 from failsoft.fallback.retry_budget import FLOOR
 from tests.fallback.fault_server import Fault, FaultServer
-from tests.fallback.rig import ASK, NEVER_OPEN, make_rig, settings_for
+from tests.fallback.rig import ASK, NEVER_OPEN, PATIENT, make_rig, settings_for
 
 RETRY = RetryConfig(attempts=3, base_s=0.005, cap_s=0.02)
 QUICK = BreakerConfig(min_calls=10, window_s=30, open_s=0.4)
@@ -82,13 +82,12 @@ def test_everything_down_does_not_multiply_load(
 def test_one_rung_down_costs_nobody_an_answer(server_a: FaultServer, server_b: FaultServer) -> None:
     """Stepping down to a healthy rung is free: no budget stands in its way."""
     server_a.plan(default={"do": "status", "status": 429})
-    patient = TimeoutConfig(connect_s=3, first_token_s=10, gap_s=3)  # a busy machine is no fault
     rig = make_rig(
         settings_for(
             ("a", server_a.url),
             ("b", server_b.url),
             retry=RETRY,
-            timeouts=patient,
+            timeouts=PATIENT,
             deadline_s=20,
         )
     )
@@ -108,8 +107,8 @@ def test_recovery_is_found_by_one_probe(
     A leading gateway sends all 50 to the dead endpoint.
     """
     server_a.plan(default={"do": "status", "status": 503})
-    settings = settings_for(("a", server_a.url), ("b", server_b.url), breaker=QUICK)
-    rig = make_rig(settings)
+    rungs = ("a", server_a.url), ("b", server_b.url)
+    rig = make_rig(settings_for(*rungs, breaker=QUICK, timeouts=PATIENT, deadline_s=20))
 
     async def run() -> tuple[int, list[str], list[str]]:
         async with rig.client as client:
