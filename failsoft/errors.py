@@ -32,6 +32,7 @@ Third-party errors are translated where a part meets them (``raise … from exc`
 """
 
 import math
+import shlex
 
 
 class FailsoftError(Exception):
@@ -50,8 +51,10 @@ class ConfigError(FailsoftError):
         allowed: The allowed values or range, in words.
     """
 
-    def __init__(self, *, key: str, value: object, allowed: str) -> None:
-        super().__init__(f"{key} = {value!r} is not allowed: {allowed}")
+    def __init__(
+        self, *, key: str, value: object, allowed: str, message: str | None = None
+    ) -> None:
+        super().__init__(message or f"{key} = {value!r} is not allowed: {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed
@@ -92,17 +95,26 @@ class ModelFileError(ModelError):
         path: The file.
         expected: Promised sha256 in hex.
         actual: Measured sha256 in hex, or None when the file is missing.
+        step: What to do next; None as long as nobody knows the model's name.
     """
 
-    def __init__(self, *, path: str, expected: str, actual: str | None) -> None:
+    def __init__(
+        self, *, path: str, expected: str, actual: str | None, step: str | None = None
+    ) -> None:
         found = f"sha256 {actual}" if actual else "no file"
         super().__init__(
             f"{path}: expected sha256 {expected}, found {found}; "
-            "run `failsoft models remove` and `failsoft models add` to fetch it again"
+            + (step or "run `failsoft models verify`, which says how to repair it")
         )
         self.path = path
         self.expected = expected
         self.actual = actual
+        self.step = step
+
+    def named(self, model: str) -> "ModelFileError":
+        """Return the error with the command that repairs *model*, unless a step is known."""
+        step = self.step or (f"run `failsoft models add {shlex.quote(model)}`, which makes it anew")
+        return ModelFileError(path=self.path, expected=self.expected, actual=self.actual, step=step)
 
 
 class UnsupportedModelError(ModelError):

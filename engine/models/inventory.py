@@ -4,15 +4,22 @@ Fetches nothing and loads no torch.
 """
 
 import re
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from failsoft.config.file import load_toml
+from failsoft.config.catalogue import CATALOGUE
 from failsoft.config.sources import ModelSource, parse_source
 from failsoft.config.versions import parse_versions, version_names
 from failsoft.engine.models.convert import CONVERTER
 from failsoft.engine.models.fetch import find_model
-from failsoft.engine.models.resolve import CONFIG_NAME, VersionPlan, build_version, plan_version
+from failsoft.engine.models.resolve import (
+    CONFIG_NAME,
+    VersionPlan,
+    build_version,
+    plan_version,
+    version_tables,
+)
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.errors import ConfigError, ModelError, ModelSourceError
 
@@ -45,9 +52,7 @@ def inventory(store: ModelStore) -> list[InventoryItem]:
 
 def known_names() -> list[str]:
     """Return the versions of the working folder's config file, then the catalogue's models."""
-    path = Path(CONFIG_NAME)
-    tables = parse_versions(load_toml(path)) if path.exists() else {}
-    return version_names(tables)
+    return version_names(version_tables(Path(CONFIG_NAME)))
 
 
 def find_digest(text: str, *, store: ModelStore) -> str:
@@ -66,16 +71,26 @@ def find_digest(text: str, *, store: ModelStore) -> str:
     elif text not in known_names() and _PREFIX.fullmatch(text):
         found = _by_prefix(text, store)
     else:
-        plan = plan_version(text)
-        found = _find(plan.source, store=store) or (
-            plan.settings.sha256 if plan.settings.sha256 in store.digests() else None
-        )
+        found = _find_name(text, store=store)
     if found is None:
         raise ModelSourceError(
             f"{text} is not in {store.root}; fetch it with `failsoft models add {text}`",
             source=text,
         )
     return found
+
+
+def names_of(digest: str, *, store: ModelStore) -> list[str]:
+    """Return the names, of the config file and the catalogue, that *digest* is stored for."""
+    return [name for name in known_names() if _find_name(name, store=store) == digest]
+
+
+def add_command(digest: str, *, store: ModelStore) -> str:
+    """Return the command that repairs what is stored under *digest*, by its best handle."""
+    handles = [*names_of(digest, store=store), *store.sources_of(digest)]
+    if not handles:  # nothing says where it came from
+        return f"failsoft models remove {digest[:12]}"
+    return f"failsoft models add {shlex.quote(handles[0])}"
 
 
 def plan_text(text: str, *, sha256: str | None = None) -> VersionPlan:
@@ -123,7 +138,7 @@ def describe(text: str, *, store: ModelStore, dtype: str | None = None) -> dict[
         "version_digest": version.digest,
         "manifest": version.to_manifest(),
         "model_digest": digest,
-        "licence": (known.licence if known else stored.licence) or "not stated",
+        "licence": (known.licence if known else licence_of(stored)) or "not stated",
         "licence_url": known.licence_url if known else None,
         "sources": store.sources_of(digest),
         "files": [file._asdict() for file in stored.files],
@@ -148,6 +163,12 @@ def _find(source: ModelSource, *, store: ModelStore) -> str | None:
     return str(digest) if digest in store.digests() else None
 
 
+def _find_name(name: str, *, store: ModelStore) -> str | None:
+    plan = plan_version(name)
+    pinned = plan.settings.sha256
+    return _find(plan.source, store=store) or (pinned if pinned in store.digests() else None)
+
+
 def _by_prefix(prefix: str, store: ModelStore) -> str | None:
     found = [digest for digest in store.digests() if digest.startswith(prefix)]
     if len(found) > 1:
@@ -170,7 +191,7 @@ def _named(name: str, store: ModelStore) -> InventoryItem:
     return InventoryItem(
         name=name,
         sources=(str(plan.source),),
-        licence=licence or (stored.licence if stored else None),
+        licence=licence or licence_of(stored),
         size_bytes=stored.size_bytes if stored else size,
         digest=stored.digest if stored else None,
         problem=problem,
@@ -188,12 +209,21 @@ def _stored(digest: str, store: ModelStore) -> InventoryItem:
     return InventoryItem(
         name=None,
         sources=tuple(store.sources_of(digest)),
-        licence=stored.licence if stored else None,
+        licence=licence_of(stored),
         size_bytes=stored.size_bytes if stored else None,
         digest=digest,
         problem=problem,
         conversions=conversion_dtypes(digest, store=store),
     )
+
+
+def licence_of(stored: StoredModel | None) -> str | None:
+    """Return the licence that a stored file states, spelled as the catalogue spells it."""
+    if stored is None or stored.licence is None:
+        return None
+    spelled = {known.licence.casefold(): known.licence for known in CATALOGUE.values()}
+    spelled |= {"gemma": "Gemma Terms of Use", "mit": "MIT"}
+    return spelled.get(stored.licence.casefold(), stored.licence)
 
 
 def conversion_dtypes(digest: str, *, store: ModelStore) -> tuple[str, ...]:

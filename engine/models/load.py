@@ -16,11 +16,11 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from failsoft.engine.models.convert import ensure_converted
+from failsoft.engine.models.convert import conversion_files, ensure_converted
 from failsoft.engine.models.model_files import refuse_remote_code
-from failsoft.engine.models.store import ModelStore
+from failsoft.engine.models.store import ModelStore, check_bytes
 from failsoft.engine.models.version import Version
-from failsoft.errors import ModelSourceError, UnsupportedModelError
+from failsoft.errors import ModelFileError, ModelSourceError, UnsupportedModelError
 
 logger = logging.getLogger(__name__)
 
@@ -58,17 +58,11 @@ def load_model(
 
     Raises:
         ModelSourceError: The store does not have its model.
-        ModelFileError: A stored file is missing or has another size than it had.
+        ModelFileError: A file that would be loaded is missing, or its bytes are not those
+            that were stored or converted; each is hashed, at every load.
         UnsupportedModelError: It cannot be loaded right.
     """
-    stored = store.model(version.model_digest)
-    if stored is None:
-        raise ModelSourceError(
-            f"model {version.model_digest[:12]} of version {version.name} is not in {store.root}; "
-            f"fetch it with `failsoft models add {version.name}`",
-            source=version.name,
-        )
-    folder = ensure_converted(stored, dtype=version.dtype, store=store)
+    folder = _checked_folder(version, store)
     refuse_remote_code(folder, model=version.name)
     with _quiet_transformers():
         tokenizer = _load_tokenizer(folder, version)
@@ -84,6 +78,24 @@ def load_model(
         vocab_size=_vocab_size(model),
         generation_defaults=dict(version.generation_defaults),
     )
+
+
+def _checked_folder(version: Version, store: ModelStore) -> Path:
+    """Return the folder to load from, once every byte in it is known to be the right one."""
+    digest = version.model_digest
+    try:
+        stored = store.model(digest)
+        if stored is None:
+            raise ModelSourceError(
+                f"model {digest[:12]} of version {version.name} is not in {store.root}; "
+                f"fetch it with `failsoft models add {version.name}`",
+                source=version.name,
+            )
+        folder = ensure_converted(stored, dtype=version.dtype, store=store)
+        check_bytes(folder, conversion_files(folder) if stored.is_gguf else stored.files)
+    except ModelFileError as exc:
+        raise exc.named(version.name) from exc
+    return folder
 
 
 def _load_tokenizer(folder: Path, version: Version) -> transformers.PreTrainedTokenizerBase:

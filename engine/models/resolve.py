@@ -9,7 +9,7 @@ from pathlib import Path
 
 from failsoft.config.catalogue import CATALOGUE, CatalogueModel
 from failsoft.config.engine import DTYPES
-from failsoft.config.file import load_toml
+from failsoft.config.file import check_sections, load_toml
 from failsoft.config.sources import ModelSource, parse_source
 from failsoft.config.versions import (
     VersionSettings,
@@ -25,7 +25,7 @@ from failsoft.engine.models.model_files import GGUF_NAME, read_json
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.engine.models.templates import BUILTIN, ChatTemplate
 from failsoft.engine.models.version import Version, sorted_items
-from failsoft.errors import ConfigError, ModelSourceError
+from failsoft.errors import ConfigError, ModelFileError, ModelSourceError
 
 CONFIG_NAME = "failsoft.toml"
 
@@ -66,7 +66,10 @@ def resolve_version(
         ModelError: Its model cannot be fetched, or is not the promised one.
     """
     plan = plan_version(name, config_path=config_path)
-    stored = fetch_model(plan.source, store=store, sha256=plan.settings.sha256)
+    try:
+        stored = fetch_model(plan.source, store=store, sha256=plan.settings.sha256)
+    except ModelFileError as exc:
+        raise exc.named(name) from exc
     return build_version(plan, stored, dtype=dtype, store=store, device=device)
 
 
@@ -79,7 +82,7 @@ def plan_version(name: str, *, config_path: Path | None = None) -> VersionPlan:
     path = config_path or Path(CONFIG_NAME)
     if config_path is not None and not path.exists():
         raise ConfigError(key="config", value=str(path), allowed="the path of an existing file")
-    tables = parse_versions(load_toml(path)) if path.exists() else {}
+    tables = version_tables(path)
     base = path.absolute().parent
     known = None if name in tables else CATALOGUE.get(name)
     settings = find_version(name, tables)
@@ -92,6 +95,19 @@ def plan_version(name: str, *, config_path: Path | None = None) -> VersionPlan:
         )
     source = _source(name, settings, base)
     return VersionPlan(name=name, source=source, settings=settings, base=base, catalogue=known)
+
+
+def version_tables(path: Path) -> dict[str, VersionSettings]:
+    """Return the versions of the config file at *path*; none when there is no file.
+
+    Raises:
+        ConfigError: The file is wrong.
+    """
+    if not path.exists():
+        return {}
+    document = load_toml(path)
+    check_sections(document, path=path)
+    return parse_versions(document)
 
 
 def build_version(

@@ -14,6 +14,7 @@ Any thread or process may use one store at the same time. Knows nothing of torch
 
 import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,8 @@ class ModelStore:
     def add(self, built: Path, *, files: tuple[StoredFile, ...], **facts: str | None) -> str:
         """Move the folder *built*, whose ``files`` folder is complete, into the store.
 
+        What is stored under the same digest stays, unless it is damaged.
+
         Args:
             built: A scratch folder's child.
             files: What it holds; hashed already.
@@ -141,7 +144,11 @@ class ModelStore:
         digest = files_digest(tuple(FileDigest(f.path, f.sha256) for f in ordered))
         manifest = {"files": [file._asdict() for file in ordered], **facts}
         (built / "manifest.json").write_bytes(canonical_json(manifest))
-        publish_folder(built, self.root / "models" / digest)
+        final = self.root / "models" / digest
+        if final.exists() and not _is_intact(final / "files", ordered):
+            with self.scratch() as graveyard:
+                final.rename(graveyard / digest)
+        publish_folder(built, final)
         return digest
 
     def source(self, source: str) -> dict[str, Any]:
@@ -186,6 +193,36 @@ class ModelStore:
         return self.root / "sources" / f"{hashlib.sha256(source.encode()).hexdigest()}.json"
 
 
+def _is_intact(folder: Path, files: tuple[StoredFile, ...]) -> bool:
+    try:
+        check_bytes(folder, files)
+    except ModelFileError:
+        return False
+    return True
+
+
+def check_bytes(folder: Path, files: tuple[StoredFile, ...]) -> None:
+    """Raise when the bytes of a file in *folder* are not those noted; reads all of them.
+
+    Files are hashed side by side, since hashing lets go of the interpreter.
+
+    Raises:
+        ModelFileError: It names the first such file.
+    """
+    check_sizes(folder, files)
+    with ThreadPoolExecutor() as pool:
+        measured = pool.map(lambda file: _sha256(folder / file.path), files)
+        for file, actual in zip(files, measured, strict=True):
+            if actual != file.sha256:
+                path = str(folder / file.path)
+                raise ModelFileError(path=path, expected=file.sha256, actual=actual)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def check_sizes(folder: Path, files: tuple[StoredFile, ...]) -> None:
     """Raise when a file of *folder* is missing or has another size than was noted.
 
@@ -197,5 +234,4 @@ def check_sizes(folder: Path, files: tuple[StoredFile, ...]) -> None:
         if not path.exists():
             raise ModelFileError(path=str(path), expected=file.sha256, actual=None)
         if path.stat().st_size != file.size_bytes:
-            actual = hashlib.sha256(path.read_bytes()).hexdigest()
-            raise ModelFileError(path=str(path), expected=file.sha256, actual=actual)
+            raise ModelFileError(path=str(path), expected=file.sha256, actual=_sha256(path))

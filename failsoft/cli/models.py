@@ -5,12 +5,13 @@ that ``failsoft --help`` stays quick.
 """
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
+
+from failsoft.errors import ModelError
 
 if TYPE_CHECKING:
     from failsoft.engine.models.inventory import InventoryItem
@@ -31,10 +32,6 @@ def _store() -> "ModelStore":
 
 def _print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def _print_table(table: Table) -> None:
-    Console(markup=False, highlight=False).print(table)  # templates hold square brackets
 
 
 def _item_json(item: "InventoryItem") -> dict[str, object]:
@@ -60,25 +57,29 @@ def list_models(as_json: Json = False) -> None:
     if as_json:
         _print_json({"store": str(store.root), "models": [_item_json(item) for item in items]})
         return
-    table = Table(title=str(store.root))
-    table.add_column("model", no_wrap=True)
-    for heading in ("size", "licence", "digest", "converted to"):
-        table.add_column(heading)
-    for item in items:
-        table.add_row(
-            item.name or "-",
-            "?" if item.size_bytes is None else decimal(item.size_bytes),
-            item.licence or "not stated",
-            _state(item),
-            ", ".join(item.conversions) or "-",
-        )
-    _print_table(table)
+    typer.echo(f"store: {store.root}")
+    _print_columns([("model", "size", "digest", "dtypes", "licence"), *map(_row, items)])
+    if any(item.problem is not None for item in items):
+        typer.echo("broken: run `failsoft models verify`")
 
 
-def _state(item: "InventoryItem") -> str:
-    if item.problem is not None:
-        return "broken: run `failsoft models verify`"
-    return "not fetched" if item.digest is None else item.digest[:12]
+def _row(item: "InventoryItem") -> tuple[str, ...]:
+    state = "not fetched" if item.digest is None else item.digest[:12]
+    return (
+        item.name or "-",
+        "?" if item.size_bytes is None else decimal(item.size_bytes),
+        state if item.problem is None else "broken",
+        ",".join(item.conversions) or "-",
+        item.licence or "not stated",
+    )
+
+
+def _print_columns(rows: list[tuple[str, ...]]) -> None:
+    # One line for each row, however narrow the terminal: what wraps can be neither read nor cut.
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo(" ".join(cells).rstrip())
 
 
 @app.command()
@@ -88,15 +89,18 @@ def add(
     dtype: Annotated[str, typer.Option(help="Convert to: auto, float32 or bfloat16.")] = "auto",
     fetch_only: Annotated[bool, typer.Option("--fetch-only", help="Do not convert.")] = False,
 ) -> None:
-    """Fetch a model into the store, and convert it so that it loads at once."""
-    from failsoft.engine.models.fetch import fetch_model
+    """Fetch a model into the store, and convert it so that it loads at once.
+
+    What is stored already is read again; what of it is damaged is made anew.
+    """
     from failsoft.engine.models.inventory import plan_text
+    from failsoft.engine.models.repair import add_model
 
     store = _store()
     plan = plan_text(what, sha256=sha256)
     if plan.catalogue is not None:
         typer.echo(f"licence: {plan.catalogue.licence}, {plan.catalogue.licence_url}", err=True)
-    stored = fetch_model(plan.source, store=store, sha256=plan.settings.sha256)
+    stored = add_model(plan.source, store=store, sha256=plan.settings.sha256)
     if not fetch_only:
         _convert(stored, dtype, store)
     typer.echo(stored.digest)
@@ -123,12 +127,23 @@ def show(
     if as_json:
         _print_json(facts)
         return
-    table = Table("what", title=what, show_lines=True)
-    table.add_column("value", overflow="fold")
+    for line in _fact_lines(facts):
+        typer.echo(line)
+
+
+def _fact_lines(facts: dict[str, object]) -> list[str]:
+    """Return one ``key: value`` line for each fact, or for each item of a list."""
+    lines = []
     for key, value in facts.items():
-        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-        table.add_row(key, text)
-    _print_table(table)
+        if key == "manifest":  # a nested document: --json shows it
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                text = " ".join(str(part) for part in item.values() if part is not None)
+            else:
+                text = "-" if item is None else str(item)
+            lines.append(f"{key}: {text}")
+    return lines
 
 
 @app.command()
@@ -137,37 +152,51 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Read every stored byte again; exit 1 if one is not what was stored."""
-    from failsoft.engine.models.inventory import find_digest
+    from failsoft.engine.models.inventory import add_command, find_digest
     from failsoft.engine.models.verify import verify_model
 
     store = _store()
     digests = [find_digest(text, store=store) for text in what] if what else store.digests()
-    checks = [check for digest in digests for check in verify_model(digest, store=store)]
-    bad = [check for check in checks if not check.is_good]
+    found = {digest: verify_model(digest, store=store) for digest in digests}
+    checks = [check for of_one in found.values() for check in of_one]
     if as_json:
         _print_json({"files": [{**c._asdict(), "is_good": c.is_good} for c in checks]})
     else:
-        _print_checks(digests, checks, bad)
-    if bad:
+        _print_checks(len(found), checks)
+    broken = [digest for digest in found if not all(check.is_good for check in found[digest])]
+    for digest in broken:
+        typer.echo(f"to repair it, run: {add_command(digest, store=store)}", err=True)
+    if broken:
         raise typer.Exit(1)
 
 
-def _print_checks(digests: list[str], checks: "list[FileCheck]", bad: "list[FileCheck]") -> None:
+def _print_checks(num_models: int, checks: "list[FileCheck]") -> None:
+    bad = [check for check in checks if not check.is_good]
     for check in bad:
         found = "it is missing" if check.actual is None else f"found {check.actual}"
         typer.echo(f"bad: {check.path}: expected {check.expected}, {found}")
+    models = "1 model" if num_models == 1 else f"{num_models} models"
     good = len(checks) - len(bad)
-    typer.echo(f"{len(digests)} models, {good} files good, {len(bad)} bad")
-    if bad:
-        typer.echo("remove the model and add it again", err=True)
+    typer.echo(f"{models}, {good} {'file' if good == 1 else 'files'} good, {len(bad)} bad")
 
 
 @app.command()
-def remove(what: What) -> None:
+def remove(
+    what: What,
+    force: Annotated[bool, typer.Option("--force", help="Also if other names use it.")] = False,
+) -> None:
     """Delete a stored model and everything converted from it."""
-    from failsoft.engine.models.inventory import find_digest
+    from failsoft.engine.models.inventory import find_digest, names_of
 
     store = _store()
     digest = find_digest(what, store=store)
+    names = names_of(digest, store=store)
+    others = ", ".join(name for name in names if name != what)
+    # Digits or a source line mean the bytes: only several names for them are a surprise.
+    if not force and (others if what in names else len(names) > 1):
+        raise ModelError(
+            f"{what} has the same bytes as {others}; removing it removes them too: "
+            f"failsoft models remove --force {shlex.quote(what)}"
+        )
     store.remove(digest)
-    typer.echo(f"removed {digest}")
+    typer.echo(f"removed {digest}" + (f", which was also {others}" if others else ""))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from failsoft.config.allowed import EnvName, Name, allowed_words, fits, shown
-from failsoft.config.file import load_toml
+from failsoft.config.file import SECTIONS, load_toml
 from failsoft.config.settings import (
     CACHE_RUNG,
     BreakerConfig,
@@ -28,7 +28,6 @@ from failsoft.errors import ConfigError
 
 DEFAULT_FILE = Path("failsoft.toml")
 
-_SECTIONS = ("store", "versions", "pins", "endpoints", "ladders", "keys")
 _LADDER_PARTS: dict[str, type] = {
     "retry": RetryConfig,
     "timeouts": TimeoutConfig,
@@ -84,8 +83,8 @@ def read_settings(raw: Mapping[str, Any]) -> Checked:
     """Turn a parsed file into settings, or into the list of all its problems."""
     problems: Problems = []
     for section in raw:
-        if section not in _SECTIONS:
-            allowed = f"unknown section; {did_you_mean(section, _SECTIONS)}"
+        if section not in SECTIONS:
+            allowed = f"unknown section; {did_you_mean(section, SECTIONS)}"
             value = shown(section, raw[section]) if not isinstance(raw[section], dict) else "[…]"
             problems.append(ConfigError(key=section, value=value, allowed=allowed))
     store = read_table(StoreConfig, raw.get("store", {}), at="store", problems=problems)

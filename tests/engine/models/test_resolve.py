@@ -82,6 +82,14 @@ def test_model_without_a_template_cannot_chat(
     assert plain.stop_strings == ("\nUser:", "END")
 
 
+def test_misspelt_section_is_refused(store: ModelStore, tmp_path: Path) -> None:
+    """Without the check the name would only be unknown."""
+    path = write_config(tmp_path, "[version.tiny]\nsource = 'file:x'\n")
+
+    with pytest.raises(ConfigError, match=r"did you mean \[versions\]"):
+        resolve_version("tiny", config_path=path, store=store)
+
+
 def test_wrong_digest_in_the_config_is_refused(
     store: ModelStore, tmp_path: Path, tiny_gguf: Path
 ) -> None:
