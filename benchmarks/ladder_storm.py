@@ -242,16 +242,15 @@ def _judge_text(text: str, tally: Tally, *, is_part: bool) -> None:
 
 def _judge_error(error: LadderExhaustedError, tally: Tally, num_models: int) -> None:
     """An error is fair when every model rung was asked and failed."""
-    asked = {getattr(a, "rung", -1) for a in error.attempts if getattr(a, "was_sent", False)}
-    asked |= {
-        getattr(a, "rung", -1)
-        for a in error.attempts
-        if getattr(a, "outcome", "") == "connect_failed"
-    }
+    asked = {getattr(a, "rung", -1) for a in error.attempts if not _is_skip(a)}
     if asked < set(range(num_models)):
         tally.unfair += 1
-        skipped = [str(getattr(a, "outcome", "")) for a in error.attempts]
-        tally.reasons.update(o for o in skipped if o.startswith(("skipped", "breaker")))
+        tally.reasons.update(str(getattr(a, "outcome", "")) for a in error.attempts if _is_skip(a))
+
+
+def _is_skip(attempt: object) -> bool:
+    """Return whether the ledger row is of a rung that was passed over."""
+    return str(getattr(attempt, "outcome", "")).startswith(("skipped", "breaker", "cache"))
 
 
 def _settings(servers: list[FaultServer], folder: Path) -> Settings:
@@ -261,7 +260,7 @@ def _settings(servers: list[FaultServer], folder: Path) -> Settings:
         rungs=(*names, "cache"),
         deadline_s=DEADLINE_S,
         retry=RetryConfig(attempts=3, base_s=0.02, cap_s=0.2),
-        timeouts=TimeoutConfig(connect_s=1.0, first_token_s=0.6, gap_s=0.6),
+        timeouts=TimeoutConfig(connect_s=1.0, first_token_s=1.0, gap_s=1.0),
     )
     return Settings(
         store=StoreConfig(url=f"sqlite:///{folder / 'storm.db'}"),

@@ -133,7 +133,7 @@ class AttemptRecord:
     outcome: AttemptOutcome
     started_at_ms: int
     was_sent: bool
-    """Whether bytes may have reached the endpoint: what its wire count counts."""
+    """Whether the whole request left for the endpoint: what its own count of requests counts."""
     total_s: float
     connect_s: float | None = None
     """None when an open connection was used again."""

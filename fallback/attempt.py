@@ -71,7 +71,7 @@ class Attempt:
         self._is_stream = False
         self.is_ended = False
         self.was_sent = False
-        """Whether bytes may have reached the endpoint."""
+        """Whether the whole request left; the endpoint may then have read it."""
         self.ttft_s: float | None = None
         """Seconds to the first content; None before it."""
 

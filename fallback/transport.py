@@ -68,7 +68,7 @@ class Transport(Protocol):
     ) -> HTTPReply:
         """POST *content*, or GET when it is None; return once the headers are in.
 
-        *on_sent* is called when the connection is there and the request's first bytes leave.
+        *on_sent* is called when the whole request has left.
 
         Raises:
             RungFailedError: It could not be sent, or no reply's head came back.
@@ -90,7 +90,8 @@ class _Watch:
                 self.started_s = time.monotonic()
             elif event.endswith("complete") and self.started_s is not None:
                 self.connect_s = time.monotonic() - self.started_s
-        elif event == "http11.send_request_headers.started":
+        elif event == "http11.send_request_body.started":
+            # The write follows without giving way; a cancel may hit before the event's end.
             self.on_sent()
 
 

@@ -110,7 +110,8 @@ def test_leavers_leave_nothing_behind(
 ) -> None:
     """120 callers leave at random moments, of a faulty rung and shared flights too.
 
-    Every call has its row, no task runs on, and no endpoint counts as waited for.
+    Every call has its row and every request its attempt, no task runs on, and no endpoint
+    counts as waited for.
     """
     faults: list[dict[str, Any]] = [{"do": "reset"}, DOWN, {"do": "stall", "at": "role"}]
     server_a.mix(faults, ratio=0.5, seed=1, default={"do": "ok", "gap_s": 0.01})
@@ -141,7 +142,8 @@ def test_leavers_leave_nothing_behind(
 
     left, waiting = asyncio.run(run())
 
-    calls, _ = rows_of(settings)
+    calls, sent = rows_of(settings)
+    assert sent == server_a.hits + server_b.hits
     assert (left, waiting) == (0, [0, 0])
     assert len(calls) == 120
     assert {call.outcome for call in calls} <= {"ok", "cancelled"}
