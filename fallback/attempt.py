@@ -70,6 +70,8 @@ class Attempt:
         self._num_bytes = 0
         self._is_stream = False
         self.is_ended = False
+        self.was_sent = False
+        """Whether bytes may have reached the endpoint."""
         self.ttft_s: float | None = None
         """Seconds to the first content; None before it."""
 
@@ -102,6 +104,7 @@ class Attempt:
                     content=content,
                     connect_s=max(self._clocks.connect_s, 0.001),
                     rung=self._rung,
+                    on_sent=self._on_sent,
                 )
                 self._reply = reply
                 self._pieces = aiter(reply.pieces())
@@ -115,6 +118,9 @@ class Attempt:
         if kind not in ("text/event-stream", "application/json"):
             self._fail(bad_reply("neither an event stream nor JSON"))
         self._is_stream = kind == "text/event-stream"
+
+    def _on_sent(self) -> None:
+        self.was_sent = True
 
     async def open(self) -> list[Chunk]:
         """Read up to the first content and return every chunk so far, that one included.

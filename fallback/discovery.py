@@ -81,7 +81,7 @@ class EngineFinder:
         try:
             status = path.stat()
         except OSError:
-            return f"no engine is published for slot {slot}; start it with `failsoft up`"
+            return f"no engine is published for slot {slot}; start it with {_command(slot)}"
         stamp = (status.st_mtime_ns, status.st_ino, status.st_size)
         known = self._known.get(slot)
         if known is None or known[0] != stamp:
@@ -94,13 +94,17 @@ class EngineFinder:
         return known[1]
 
 
+def _command(slot: str) -> str:
+    return f"`failsoft up --slot {slot}`"
+
+
 def _read(path: Path, status: os.stat_result) -> RunningEngine | str:
     if stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid != os.getuid():
-        return f"{path.name} may be read or written by others; remove it and start `failsoft up`"
+        return f"{path.name} may be read by others; remove it, then run {_command(path.stem)}"
     try:
         return _parse(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
-        return f"{path.name} is no engine file of schema {SCHEMA}; start `failsoft up` again"
+        return f"{path.name} is no engine file of schema {SCHEMA}; run {_command(path.stem)} again"
 
 
 def _parse(raw: Mapping[str, Any]) -> RunningEngine:

@@ -9,7 +9,7 @@ import contextlib
 import ipaddress
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol
@@ -64,8 +64,11 @@ class Transport(Protocol):
         content: bytes | None,
         connect_s: float,
         rung: str,
+        on_sent: Callable[[], None] = lambda: None,
     ) -> HTTPReply:
         """POST *content*, or GET when it is None; return once the headers are in.
+
+        *on_sent* is called when the connection is there and the request's first bytes leave.
 
         Raises:
             RungFailedError: It could not be sent, or no reply's head came back.
@@ -76,7 +79,8 @@ class Transport(Protocol):
 
 
 @dataclass(slots=True)
-class _Stopwatch:
+class _Watch:
+    on_sent: Callable[[], None]
     started_s: float | None = None
     connect_s: float | None = None
 
@@ -86,6 +90,8 @@ class _Stopwatch:
                 self.started_s = time.monotonic()
             elif event.endswith("complete") and self.started_s is not None:
                 self.connect_s = time.monotonic() - self.started_s
+        elif event == "http11.send_request_headers.started":
+            self.on_sent()
 
 
 class _Reply:
@@ -136,10 +142,11 @@ class HTTPTransport:
         content: bytes | None,
         connect_s: float,
         rung: str,
+        on_sent: Callable[[], None] = lambda: None,
     ) -> HTTPReply:
         """See `Transport.send`."""
         parsed, client = self._urls.get(url) or self._remember(url)
-        watch = _Stopwatch()
+        watch = _Watch(on_sent)
         request = httpx2.Request(
             "GET" if content is None else "POST",
             parsed,

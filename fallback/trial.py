@@ -18,7 +18,6 @@ from failsoft.fallback.endpoint import Endpoint, Target, reported_digest
 from failsoft.fallback.failure import Action, Failure
 
 _log = logging.getLogger("failsoft.fallback")
-_NOT_SENT = frozenset({Outcome.CONNECT_FAILED, Outcome.TIMEOUT_CONNECT})
 _SILENT = frozenset({Outcome.TIMEOUT_FIRST_TOKEN, Outcome.DEADLINE})
 
 
@@ -120,7 +119,7 @@ class Trial:
             endpoint=self._endpoint.name,
             outcome=outcome,
             started_at_ms=self._started_at_ms,
-            was_sent=outcome not in _NOT_SENT,
+            was_sent=attempt.was_sent,
             total_s=self._elapsed_s,
             connect_s=attempt.connect_s,
             ttft_s=attempt.ttft_s,

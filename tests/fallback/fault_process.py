@@ -39,6 +39,7 @@ class Server:
         self._closed: list[float] = []
         self._requests: list[dict[str, Any]] = []
         self._faults: dict[str, int] = {}
+        self._ids: list[str] = []
 
     def obey(self, order: dict[str, Any]) -> dict[str, Any]:
         if order["command"] == "stats":
@@ -48,6 +49,7 @@ class Server:
                 "closed": self._closed,
                 "requests": self._requests,
                 "faults": self._faults,
+                "ids": self._ids,
             }
         self._forget()
         self._default = order["default"]
@@ -98,6 +100,7 @@ class Server:
             return True
         fault = self._next()
         self._num_hits += 1
+        self._ids.append(headers.get("x-request-id", ""))
         label = fault["do"] + str(fault.get("at") or fault.get("how") or fault.get("status") or "")
         self._faults[label] = self._faults.get(label, 0) + 1
         if len(self._requests) < 100:

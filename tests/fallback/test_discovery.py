@@ -59,7 +59,7 @@ def test_what_is_published_is_found(tmp_path: Path) -> None:
     ("spoil", "words"),
     [
         (lambda path: path.unlink(), "no engine is published"),
-        (lambda path: path.chmod(0o644), "read or written by others"),
+        (lambda path: path.chmod(0o644), "read by others"),
         (lambda path: path.write_text("{"), "no engine file"),
         (lambda path: path.write_text('{"schema": 2}'), "no engine file"),
         (

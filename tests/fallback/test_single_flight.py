@@ -10,14 +10,14 @@ import pytest
 from failsoft.errors import LadderExhaustedError, StreamInterruptedError
 from failsoft.fallback.reply import Reply
 from tests.fallback.fault_server import FaultServer
-from tests.fallback.rig import ASK, Rig, make_rig, settings_for
+from tests.fallback.rig import ASK, PATIENT, Rig, make_rig, settings_for
 
 SLOW = {"do": "ok", "delay_s": 0.2}
 
 
 def make(server: FaultServer) -> Rig:
     """Return a ladder of one model and a cache."""
-    return make_rig(settings_for(("a", server.url), "cache"))
+    return make_rig(settings_for(("a", server.url), "cache", timeouts=PATIENT, deadline_s=20))
 
 
 def test_ten_identical_parallel_calls_hit_upstream_once(

@@ -1,6 +1,7 @@
 """The commit point, what a cut after it costs, and callers who leave."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -260,3 +261,28 @@ def test_a_fault_after_the_last_finish_reason_takes_nothing_away(server_a: Fault
 
         assert asyncio.run(run()) == ("hi", None)
         assert rig.recorder.records.calls[0].outcome == "ok"
+
+
+def test_a_caller_who_leaves_while_it_connects_has_sent_nothing() -> None:
+    """The ledger counts what reached an endpoint; this never did."""
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for waiting in (first, second):  # nobody accepts, so the next connection hangs
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        rig = make_rig(settings_for(("a", f"http://127.0.0.1:{full.getsockname()[1]}/v1")))
+
+        async def run() -> None:
+            async with rig.client as client:
+                task = asyncio.create_task(client.chat(ASK))
+                await asyncio.sleep(0.1)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+
+        asyncio.run(run())
+
+    (attempt,) = rig.recorder.records.attempts
+    assert (attempt.outcome, attempt.was_sent) == ("cancelled", False)
+    assert rig.recorder.records.calls[0].num_attempts == 0
