@@ -18,6 +18,8 @@ from failsoft.config.engine import EngineConfig
 
 EXCUSED_GAP = 1e-4
 _EDGES = (1, 2, 15, 16, 17, 31, 32, 33, 899, 900)
+_SHORT = (530, 1, 16, 17, 33, 60)
+"""A prompt longer than Gemma's window that fills the pool, and short ones that must give way."""
 _TEXT = {"smollm2-135m-instruct": "documents", "gemma-3-270m": "gemma_ragged"}
 """Workloads whose prompts give each model real text to continue."""
 
@@ -42,17 +44,18 @@ class Outcome(NamedTuple):
     """Every block free and no error."""
 
 
-def make_items(model: str, *, count: int, longest: int, num_output: int) -> list[Item]:
+def make_items(model: str, *, is_short: bool) -> list[Item]:
     """Return prompts of real text, some at block edges, the rest of random length."""
     text = [token for item in load_workload(_TEXT[model]).items for token in item.prompt_ids]
     rng = random.Random(20261129)
-    lengths = [min(length, longest) for length in _EDGES][:count]
-    lengths += [rng.randrange(3, longest) for _ in range(count - len(lengths))]
+    lengths = [*_EDGES, *(rng.randrange(3, 900) for _ in range(32 - len(_EDGES)))]
+    if is_short:
+        lengths = [*_SHORT]
     items = []
     for length in lengths:
         start = rng.randrange(len(text) - length)
         prompt = tuple(text[start : start + length])
-        items.append(Item(prompt_ids=prompt, output_len=num_output))
+        items.append(Item(prompt_ids=prompt, output_len=40 if is_short else 64))
     return items
 
 
@@ -92,11 +95,12 @@ def compare(references: list[Reference], outputs: list[list[int]]) -> tuple[int,
 
 def measure(model: str, *, is_short: bool) -> Iterator[Line]:
     """Yield one line for each configuration of *model*, and one for preemption."""
-    count, longest, num_output = (6, 540, 12) if is_short else (32, 900, 64)
-    items = make_items(model, count=count, longest=longest, num_output=num_output)
+    items = make_items(model, is_short=is_short)
+    count = len(items)
     references = generate_reference(load(model, "float32").model, items)
     mean = sum(len(item.prompt_ids) + item.output_len for item in items) / count
-    room = max(longest + num_output, int((2.5 if is_short else 6) * mean))
+    largest = max(len(item.prompt_ids) + item.output_len for item in items)
+    room = max(largest, int((1 if is_short else 6) * mean))
     preemptions = 0
     for budget in (7, 512):
         for is_cached in (True, False):

@@ -120,7 +120,13 @@ def test_ctrl_c_is_exit_code_130() -> None:
     engine = FakeEngine(lambda request: ids_of("x" * 400), step_s=0.05)
     with running(engine) as rig:
         line = [sys.executable, "-m", "failsoft", "chat", "hi", "--url", f"{rig.url}/v1"]
-        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as popen:
+        with subprocess.Popen(
+            line,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # A test run in the background hands down an ignored SIGINT, and a child keeps it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as popen:
             assert popen.stdout is not None
             popen.stdout.read(1)
             popen.send_signal(signal.SIGINT)
