@@ -6,6 +6,7 @@ importing does not.
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from failsoft.config.engine import EngineConfig
@@ -30,15 +31,17 @@ def open_server(
     *,
     options: Mapping[str, Any],
     http_config: HttpConfig,
+    config_path: Path | None = None,
     on_phase: Callable[[str], None],
 ) -> OpenedServer:
     """Return a server for the version called *name*, its engine running.
 
     Args:
-        name: A version of ``failsoft.toml`` if there is one, else a catalogue name.
+        name: A version of the settings file if it names it, else a catalogue name.
         options: Fields of EngineConfig that were asked for; they override the
             version's own options, which override the defaults.
         http_config: Where the server listens and whom it answers.
+        config_path: The settings file; None takes ``failsoft.toml`` if there is one.
         on_phase: Told in a few words what is being done, before each long part.
 
     Raises:
@@ -55,7 +58,9 @@ def open_server(
     device = pick_device(asked.device)
     store = ModelStore()
     on_phase(f"resolving {name}")
-    version = resolve_version(name, dtype=options.get("dtype"), store=store, device=device)
+    version = resolve_version(
+        name, config_path=config_path, dtype=options.get("dtype"), store=store, device=device
+    )
     config = EngineConfig(**{**dict(version.engine_options), **options})
     on_phase(f"loading {name} in {version.dtype} on {device}")
     loaded = load_model(version, store=store, device=device)

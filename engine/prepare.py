@@ -27,6 +27,7 @@ from failsoft.engine.self_test import (
     make_probes,
     packed_logits,
     reference_logits,
+    rounding_noise,
 )
 from failsoft.errors import ConfigError, UnsupportedModelError
 
@@ -81,6 +82,9 @@ def prepare(
         vocab_size=vocab_size, block_size=config.block_size, sites=sites, max_model_len=limit
     )
     reference = reference_logits(model, probes, device)
+    noise = None
+    if computed != torch.float32:
+        noise = rounding_noise(model, probes, device, reference)
     model.set_attn_implementation(IMPLEMENTATION)
     runner, backend, result = _first_that_passes(
         model,
@@ -88,6 +92,7 @@ def prepare(
         reference,
         sites=sites,
         block_size=config.block_size,
+        noise=noise,
         dtype=computed,
         device=device,
         name=name,
@@ -199,6 +204,7 @@ def _first_that_passes(
     *,
     sites: tuple[AttentionSite, ...],
     block_size: int,
+    noise: float | None,
     dtype: torch.dtype,
     device: torch.device,
     name: str,
@@ -220,7 +226,7 @@ def _first_that_passes(
             logger.debug("%s: backend %s raised", name, backend.name, exc_info=exc)
             reasons.append(f"{backend.name} attention raised {type(exc).__name__}: {exc}")
             continue
-        result = compare(reference, measured, is_float32=dtype == torch.float32)
+        result = compare(reference, measured, noise=noise)
         if result.has_passed:
             return runner, backend, result
         reasons.append(

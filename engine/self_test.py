@@ -22,8 +22,10 @@ FLOAT32_LIMIT = 1e-3
 Different orders of summation give 1e-6 to 1e-4; a key too many or too few gives 0.1 and more."""
 
 LOW_PRECISION_LIMIT = 0.25
-"""The same in bfloat16 or float16, where rounding alone gives up to 0.1."""
+"""The least limit in bfloat16 or float16, where `rounding_noise` says how much is rounding.
 
+Measured with AMX on both catalogue models: correct forwards reach 0.4 of that noise, one
+with a key too few 2.5 of it and more."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
@@ -81,6 +83,39 @@ def reference_logits(model: Any, probes: list[Probe], device: torch.device) -> l
     return collected
 
 
+def rounding_noise(
+    model: Any, probes: list[Probe], device: torch.device, reference: list[torch.Tensor]
+) -> float:
+    """Return how far another rounding alone moves the logits, as `max_difference` says it.
+
+    No fixed limit fits low precision: in bfloat16 one model's logits move by 0.2 standard
+    deviations when products are summed in another order, another's by 1.5. So the model's own
+    forward runs once more with every module's output moved at random by up to its last bit.
+
+    Args:
+        model: Its own attention is still set.
+        probes: What *reference* was computed from.
+        device: Where the model is.
+        reference: From `reference_logits`.
+    """
+    generator = torch.Generator(device=device).manual_seed(0)
+
+    def shake(_module: Any, _inputs: Any, output: Any) -> Any:
+        if not isinstance(output, torch.Tensor) or not output.is_floating_point():
+            return output
+        spread = torch.rand(output.shape, generator=generator, device=device) * 2 - 1
+        unit_roundoff = torch.finfo(output.dtype).eps / 2
+        return (output.float() * (1 + spread * unit_roundoff)).to(output.dtype)
+
+    leaves = [module for module in model.modules() if not any(module.children())]
+    hooks = [leaf.register_forward_hook(shake) for leaf in leaves]
+    try:
+        return max_difference(reference, reference_logits(model, probes, device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 def packed_logits(
     forward: Callable[[list[PackRow]], torch.Tensor],
     probes: list[Probe],
@@ -126,16 +161,27 @@ def packed_logits(
 
 
 def compare(
-    reference: list[torch.Tensor], measured: list[torch.Tensor], *, is_float32: bool
+    reference: list[torch.Tensor], measured: list[torch.Tensor], *, noise: float | None
 ) -> SelfTestResult:
-    """Return the largest difference over all probes, scaled by the reference's spread."""
+    """Return how far *measured* is off, and how far it may be.
+
+    Args:
+        reference: From `reference_logits`.
+        measured: From `packed_logits`.
+        noise: From `rounding_noise`; None for a model computed in float32.
+    """
+    limit = FLOAT32_LIMIT if noise is None else max(LOW_PRECISION_LIMIT, noise)
+    return SelfTestResult(max_error=max_difference(reference, measured), limit=limit)
+
+
+def max_difference(reference: list[torch.Tensor], measured: list[torch.Tensor]) -> float:
+    """Return the largest difference over all probes, in standard deviations of the reference."""
     worst = 0.0
     for want, have in zip(reference, measured, strict=True):
         # Masked vocabulary entries are -inf on both sides.
         known = want.isfinite()
         if not bool((known == have.isfinite()).all()):
-            return SelfTestResult(max_error=float("inf"), limit=0.0)
+            return float("inf")
         spread = float(want[known].std().clamp_min(1e-6))
         worst = max(worst, float((want[known] - have[known]).abs().max()) / spread)
-    limit = FLOAT32_LIMIT if is_float32 else LOW_PRECISION_LIMIT
-    return SelfTestResult(max_error=worst, limit=limit)
+    return worst

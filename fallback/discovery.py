@@ -13,11 +13,12 @@ may read is refused: it holds the engine's token.
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from failsoft.config.run_files import is_alive, is_private, run_folder, write_private_json
 
 SCHEMA = 1
 
@@ -40,18 +41,12 @@ class RunningEngine:
 
 def engine_file(home: Path, slot: str) -> Path:
     """Return where the engine of *slot* is published."""
-    return home / "run" / f"{slot}.json"
+    return run_folder(home) / f"{slot}.json"
 
 
 def publish_engine(home: Path, engine: RunningEngine) -> None:
     """Write *engine*'s file, whole or not at all; only its owner may read it."""
-    path = engine_file(home, engine.slot)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump({"schema": SCHEMA, **asdict(engine)}, file)
-    temporary.replace(path)
+    write_private_json(engine_file(home, engine.slot), {"schema": SCHEMA, **asdict(engine)})
 
 
 def withdraw_engine(home: Path, engine: RunningEngine) -> None:
@@ -89,7 +84,7 @@ class EngineFinder:
             if isinstance(read, str):
                 return read
             known = self._known[slot] = (stamp, read)
-        if not _is_alive(known[1].pid):
+        if not is_alive(known[1].pid):
             return f"the engine of slot {slot} has died (its process is gone)"
         return known[1]
 
@@ -99,7 +94,7 @@ def _command(slot: str) -> str:
 
 
 def _read(path: Path, status: os.stat_result) -> RunningEngine | str:
-    if stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid != os.getuid():
+    if not is_private(status):
         return f"{path.name} may be read by others; remove it, then run {_command(path.stem)}"
     try:
         return _parse(json.loads(path.read_text(encoding="utf-8")))
@@ -122,12 +117,3 @@ def _parse(raw: Mapping[str, Any]) -> RunningEngine:
         max_model_len=int(limit) if limit is not None else None,
     )
 
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

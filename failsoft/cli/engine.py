@@ -1,5 +1,6 @@
 """``failsoft engine``: serve one version over OpenAI's HTTP API."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +29,10 @@ def serve(
     version: Annotated[
         str, typer.Option(help="A version of failsoft.toml, or a catalogue model.")
     ] = DEFAULT_MODEL,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The settings file.", show_default="failsoft.toml if there is one"),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = _HTTP.host,
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = _HTTP.port,
     dtype: Annotated[
@@ -93,6 +98,7 @@ def serve(
         version,
         options=options,
         http_config=http_config,
+        config_path=config,
         slot=check_slot(slot),
         on_ready=typer.echo,
     )

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -41,6 +42,7 @@ def run_engine(
     *,
     options: Mapping[str, Any],
     http_config: HttpConfig,
+    config_path: Path | None = None,
     slot: str | None = None,
     on_ready: Callable[[str], None],
 ) -> int:
@@ -52,6 +54,8 @@ def run_engine(
         version: Its name.
         options: Fields of EngineConfig that were asked for; None means not asked for.
         http_config: Where the server listens.
+        config_path: The settings file that may define *version*; None takes ``failsoft.toml`` of
+            the working folder if there is one.
         slot: Where ladders find it: what ``pin`` of an endpoint names; None publishes nothing.
         on_ready: Given the base URL, ``/v1`` included, once requests are answered.
 
@@ -71,6 +75,7 @@ def run_engine(
             version,
             options={name: value for name, value in options.items() if value is not None},
             http_config=http_config,
+            config_path=config_path,
             on_phase=lambda text: console.print(f"[dim]{escape(text)} …[/]"),
         )
         url = f"{base_url(sock)}/v1"

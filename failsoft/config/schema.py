@@ -1,9 +1,11 @@
 """``failsoft.toml`` into `Settings`: every table read, every reference resolved.
 
 All problems are collected, so that one look at the output mends the file. The
-file is TOML 1.0; a relative SQLite path in it counts from the file's folder.
+file is TOML 1.0; a relative SQLite path in it counts from the file's folder, in the
+built-in file from failsoft's own.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any, NamedTuple
 
 from failsoft.config.allowed import EnvName, Name, allowed_words, fits, shown
 from failsoft.config.file import SECTIONS, load_toml
+from failsoft.config.home import home_folder
 from failsoft.config.settings import (
     CACHE_RUNG,
     BreakerConfig,
@@ -27,6 +30,8 @@ from failsoft.config.versions import read_price, read_versions, version_names
 from failsoft.errors import ConfigError
 
 DEFAULT_FILE = Path("failsoft.toml")
+BUILT_IN_FILE = Path(__file__).with_name("default.toml")
+"""The settings of who has no file; its store lies in failsoft's own folder."""
 
 _LADDER_PARTS: dict[str, type] = {
     "retry": RetryConfig,
@@ -43,6 +48,13 @@ class Checked(NamedTuple):
     settings: Settings | None
     """None when there is a problem."""
     problems: Problems
+
+
+def settings_file(path: Path | None) -> Path:
+    """Return *path*, else ``failsoft.toml`` of the working folder, else the built-in file."""
+    if path is not None:
+        return path
+    return DEFAULT_FILE if DEFAULT_FILE.exists() else BUILT_IN_FILE
 
 
 def load_settings(path: Path) -> Settings:
@@ -68,7 +80,9 @@ def check_settings(path: Path) -> Checked:
     checked = read_settings(raw)
     if checked.settings is None:
         return checked
-    store = _beside(checked.settings.store, path.resolve().parent)
+    is_built_in = path.resolve() == BUILT_IN_FILE.resolve()
+    folder = home_folder(os.environ) if is_built_in else path.resolve().parent
+    store = _beside(checked.settings.store, folder)
     return Checked(replace(checked.settings, store=store), checked.problems)
 
 
