@@ -12,6 +12,8 @@ from benchmarks.engine_http import ask_capital, free_port, running_server, wait_
 from benchmarks.proof import Line
 
 _ROOT = Path(__file__).parent.parent
+LADDER = "chat"
+"""What ``failsoft up`` serves when nobody brought settings."""
 
 
 def measure_fresh_clone() -> Iterator[Line]:
@@ -34,13 +36,13 @@ def measure_fresh_clone() -> Iterator[Line]:
 
 def measure_warm_start() -> Iterator[Line]:
     """Yield the seconds of a start from a warm store."""
-    with running_server() as server:
+    with running_server("up") as server:
         yield Line(
             must_hold="start from a warm store: ready in at most 15 s",
             figure=f"{server.ready_s:.1f} s",
             has_passed=server.ready_s <= 15,
         )
-        yield _paris("warm start", ask_capital(server.url))
+        yield _paris("warm start", ask_capital(server.url, LADDER))
 
 
 def _start(clone: Path, environment: dict[str, str]) -> tuple[float, str]:
@@ -57,7 +59,7 @@ def _start(clone: Path, environment: dict[str, str]) -> tuple[float, str]:
     try:
         wait_ready(f"http://127.0.0.1:{port}", process, 1200)
         seconds = time.monotonic() - started_s
-        return seconds, ask_capital(f"http://127.0.0.1:{port}")
+        return seconds, ask_capital(f"http://127.0.0.1:{port}", LADDER)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)

@@ -37,7 +37,7 @@ def measure_server() -> Iterator[Line]:
     """Yield the outcome of bad bodies against a running server, and what it costs idle."""
     from benchmarks import engine_http
 
-    with engine_http.running_server() as server:
+    with engine_http.running_server("engine", "serve") as server:
         yield from engine_http.measure_bad_input(server)
         yield from engine_http.measure_idle(server)
 

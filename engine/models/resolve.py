@@ -166,9 +166,10 @@ def resolve_dtype(
 
 
 def _defaults(plan: VersionPlan, stored: StoredModel) -> tuple[tuple[str, float], ...]:
-    """Return the catalogue's defaults, overridden by those that came with the model's files."""
+    """Return what the catalogue advises for these bytes, overridden by what the files say."""
     own = generation_defaults(read_json(stored.folder / "generation_config.json"), model=plan.name)
-    known = () if plan.catalogue is None else plan.catalogue.generation_defaults
+    advised = [m.generation_defaults for m in CATALOGUE.values() if m.sha256 == stored.digest]
+    known = advised[0] if advised else ()
     return sorted_items({**dict(known), **dict(own)})
 
 

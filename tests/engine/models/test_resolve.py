@@ -1,5 +1,7 @@
 """From a name to a version: config file first, then the catalogue."""
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,19 @@ def test_every_catalogue_model_is_pinned(tmp_path: Path, monkeypatch: pytest.Mon
 
     assert len(plans) >= 2
     assert all(plan.settings.sha256 and plan.catalogue and plan.catalogue.licence for plan in plans)
+
+
+def test_what_the_catalogue_advises_goes_with_the_bytes(
+    store: ModelStore, tmp_path: Path, tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version of one's own once lost the sampling that the model's makers recommend."""
+    known = replace(
+        CATALOGUE["smollm2-135m-instruct"],
+        sha256=hashlib.sha256(tiny_gguf.read_bytes()).hexdigest(),
+    )
+    monkeypatch.setitem(CATALOGUE, known.name, known)
+    path = write_config(tmp_path, f"[versions.mine]\nsource = 'file:{tiny_gguf}'")
+
+    version = resolve_version("mine", config_path=path, dtype="float32", store=store)
+
+    assert version.generation_defaults == known.generation_defaults
