@@ -1,5 +1,6 @@
 """Ladders over fault servers, for tests: settings in one line, records in memory."""
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from failsoft.fallback.memory_store import (
     MemoryRecorder,
     MemoryReplyStore,
 )
+from failsoft.fallback.reply import Reply
 from failsoft.fallback.surroundings import Surroundings
 
 Note = Callable[[str, object], None]
@@ -109,3 +111,13 @@ def refused_port() -> Iterator[int]:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()[1]
+
+
+def ask(rig: Rig, **arguments: Any) -> Reply:
+    """Return one reply of *rig* and close it."""
+
+    async def run() -> Reply:
+        async with rig.client as client:
+            return await client.chat(ASK, **arguments)
+
+    return asyncio.run(run())
