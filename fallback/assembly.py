@@ -76,10 +76,12 @@ class Assembly:
         if choice is None:
             choice = self._choices[index] = Choice()
         finish = raw.get("finish_reason")
-        if finish in FAULT_FINISHES:
-            return False, cut(f"finish reason {finish}")
         if finish is not None:
-            choice.finish_reason = str(finish)
+            if not isinstance(finish, str):
+                return False, bad_reply("a finish reason that is no word")
+            if finish in FAULT_FINISHES:
+                return False, cut(f"finish reason {finish}")
+            choice.finish_reason = finish
         is_content = choice.add_text(raw) if self._kind == "completion" else choice.add_delta(raw)
         return (
             (False, bad_reply("a delta that is none")) if is_content is None else (is_content, None)

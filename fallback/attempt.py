@@ -8,7 +8,6 @@ Comments, role chunks and usage chunks are no tokens and reset no clock. Units: 
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ from failsoft.fallback.assembly import Assembly, Chunk
 from failsoft.fallback.choice import chunks_of
 from failsoft.fallback.deadline import Clocks
 from failsoft.fallback.failure import Failure, bad_reply, clock_failure, cut, status_failure
+from failsoft.fallback.outside_json import parse_json
 from failsoft.fallback.retry_after import retry_after_s, should_retry
 from failsoft.fallback.sse import SSEParser
 from failsoft.fallback.surroundings import Surroundings
@@ -214,7 +214,7 @@ class Attempt:
 
     def _add(self, data: bytes) -> tuple[bool, Failure | None, Chunk]:
         try:
-            chunk = json.loads(data)
+            chunk = parse_json(data)
         except ValueError:
             return False, bad_reply("an event that is not JSON"), {}
         is_content, failure = self.assembly.add(chunk)
@@ -252,7 +252,7 @@ class Attempt:
         if len(raw) > MAX_BODY_BYTES:
             self._fail(bad_reply("a body without end"))
         try:
-            body = json.loads(raw)
+            body = parse_json(raw)
         except ValueError:
             self._fail(bad_reply("a body that is not JSON"))
         failure = self.assembly.add_completion(body)
@@ -275,7 +275,7 @@ class Attempt:
     async def _status_failure(self, reply: HTTPReply) -> Failure:
         body: Any = None
         with contextlib.suppress(ValueError, RungFailedError):  # the status alone says enough
-            body = json.loads(await self._body(MAX_ERROR_BYTES))
+            body = parse_json(await self._body(MAX_ERROR_BYTES))
         return status_failure(
             reply.status,
             body=body,

@@ -6,12 +6,12 @@ refusal is tried again after a while. vLLM, SGLang and our engine put
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from failsoft.errors import RungFailedError
 from failsoft.fallback.endpoint import Endpoint, Target
+from failsoft.fallback.outside_json import parse_json
 from failsoft.fallback.transport import Transport
 
 ASK_TIMEOUT_S = 5.0
@@ -75,7 +75,7 @@ async def _models(target: Target, transport: Transport, rung: str) -> object:
             raw += piece
             if len(raw) > MAX_BYTES:
                 raise ValueError("a list of models without end")
-        return json.loads(raw) if reply.status == 200 else None
+        return parse_json(raw) if reply.status == 200 else None
     finally:
         await reply.aclose()
 

@@ -93,6 +93,8 @@ class Delta(str):
 def _text_of(chunk: dict[str, Any]) -> str:
     for choice in chunk.get("choices", ()):
         if choice.get("index", 0) == 0:
-            text = (choice.get("delta") or {}).get("content") or choice.get("text")
+            delta = choice.get("delta")
+            text = delta.get("content") if isinstance(delta, dict) else None
+            text = text or choice.get("text")
             return text if isinstance(text, str) else ""
     return ""

@@ -20,3 +20,8 @@ def whole(body: str, kind: str = JSON_TYPE) -> Fault:
 def sse(*events: object) -> Fault:
     """Return the fault of a stream of those events."""
     return {"do": "events", "events": list(events)}
+
+
+def tool_call(call: object) -> Fault:
+    """Return the chunk of one piece of a tool call."""
+    return {"choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}

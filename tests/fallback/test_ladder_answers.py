@@ -6,7 +6,7 @@ import pytest
 
 from failsoft.fallback.reply import Reply
 from tests.fallback.fault_server import Fault, FaultServer
-from tests.fallback.faults import EMPTY, ERROR, ROLE, STOP, sse, whole
+from tests.fallback.faults import EMPTY, ERROR, ROLE, STOP, sse, tool_call, whole
 from tests.fallback.rig import ASK, ask, make_rig, settings_for
 
 BAD_ANSWERS: dict[str, Fault] = {
@@ -40,6 +40,21 @@ BAD_ANSWERS: dict[str, Fault] = {
         {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "error"}]}, "[DONE]"
     ),
     "chatter-without-a-token": sse(*[ROLE] * 70),
+    "deep-json-event": sse("[" * 100_000),
+    "deep-json-body": whole("[" * 100_000),
+    "finish-reason-that-is-a-list": sse(
+        {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": ["stop"]}]}
+    ),
+    "tool-index-that-is-a-list": sse(tool_call({"index": [0], "function": {"name": "f"}})),
+    "tool-index-that-is-a-word": sse(
+        tool_call({"index": "x", "function": {"name": "f"}}),
+        tool_call({"index": 0, "function": {"name": "g"}}),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+    ),
+    "tool-name-that-is-a-number": sse(tool_call({"index": 0, "function": {"name": 5}})),
+    "tool-arguments-that-are-an-object": sse(
+        tool_call({"index": 0, "function": {"name": "f", "arguments": {"a": 1}}})
+    ),
     "204": {"do": "plain", "status": 204, "body": ""},
     "redirect": {"do": "plain", "status": 302, "body": ""},
 }
