@@ -174,7 +174,7 @@ class CachedRung:
                 model=body.get("model"),
                 body=body,
                 attempts=tuple(call.attempts),
-                usage=usage_of(body),
+                usage=Usage.reported(body.get("usage")),
                 cost=call.cost,
                 age_s=age_s,
                 is_stale=age_s > self._config.ttl_s,
@@ -185,14 +185,3 @@ class CachedRung:
         failure = Failure(outcome=outcome, action=Action.STEP_DOWN, detail=detail)
         call.pass_over(rung=self.index, endpoint=CACHE_RUNG, failure=failure)
         return RungFailedError(rung=CACHE_RUNG, cause=failure)
-
-
-def usage_of(body: dict[str, Any]) -> Usage:
-    """Return the usage a whole reply reports."""
-    usage = body.get("usage") or {}
-    details = usage.get("prompt_tokens_details") or {}
-    return Usage(
-        num_prompt_tokens=usage.get("prompt_tokens"),
-        num_output_tokens=usage.get("completion_tokens"),
-        num_cached_tokens=details.get("cached_tokens"),
-    )

@@ -186,11 +186,11 @@ class Call:
 
     @property
     def cost(self) -> float | None:
-        """Sum over attempts that brought tokens; None when one of them has no cost."""
+        """Sum over attempts that used tokens; None when one of them has no cost."""
         total = 0.0
         for attempt in self.attempts:
             if attempt.cost is not None:
                 total += attempt.cost
-            elif attempt.num_output_tokens is not None:
+            elif attempt.num_output_tokens is not None or attempt.num_prompt_tokens is not None:
                 return None
         return total

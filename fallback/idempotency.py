@@ -15,9 +15,8 @@ from typing import Any
 from failsoft.call_records import IdempotencyEntry, IdempotencyState, IdempotencyStore
 from failsoft.errors import IdempotencyConflictError, IdempotencyRunningError, StoreError
 from failsoft.fallback.cache_key import fingerprint
-from failsoft.fallback.cached_rung import usage_of
 from failsoft.fallback.call import Call
-from failsoft.fallback.reply import Reply
+from failsoft.fallback.reply import Reply, Usage
 
 LEASE_SLACK_S = 10.0
 """Past its deadline a call cannot run on; the slack covers the write of its reply."""
@@ -106,7 +105,7 @@ def _replay(call: Call, text: str) -> Reply:
         model=kept["body"].get("model"),
         body=kept["body"],
         attempts=(),
-        usage=usage_of(kept["body"]),
+        usage=Usage.reported(kept["body"].get("usage")),
         cost=0.0,
         is_replay=True,
     )

@@ -155,12 +155,39 @@ def test_without_usage_each_content_chunk_is_a_token() -> None:
     assert (assembly.num_output_tokens, assembly.num_prompt_tokens) == (5, None)
 
 
-@pytest.mark.parametrize("usage", [{"completion_tokens": "5"}, {"completion_tokens": -1}, "many"])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"completion_tokens": "5"},
+        {"completion_tokens": -1},
+        {"completion_tokens": True},
+        {"completion_tokens": 10**400},
+        {"completion_tokens": 2**63, "prompt_tokens_details": ["x"]},
+        "many",
+    ],
+)
 def test_nonsense_usage_is_no_usage(usage: object) -> None:
     """An endpoint's counts are checked before they cost anything."""
     assembly = build({**chunk({"content": "x"}), "usage": usage})
 
     assert assembly.num_output_tokens == 1
+
+
+def test_a_count_in_mid_stream_is_not_the_last_one() -> None:
+    """Some endpoints report from the first chunk on; a cut reply is charged for what came."""
+    first = {**chunk({"content": "x"}), "usage": {"prompt_tokens": 5, "completion_tokens": 1}}
+    rest = [chunk({"content": "x"})] * 9
+
+    assert build(first, *rest).num_output_tokens == 10
+    assert build(first, *rest, chunk({}, finish="stop")).num_output_tokens == 1
+
+
+def test_no_token_is_a_count_and_not_unknown() -> None:
+    """A filtered reply without text cost its prompt: its cost must not come out as 0."""
+    usage = {"prompt_tokens": 5, "completion_tokens": 0}
+    assembly = build({**chunk({}, finish="content_filter"), "usage": usage})
+
+    assert (assembly.num_prompt_tokens, assembly.num_output_tokens) == (5, 0)
 
 
 def test_more_cached_tokens_than_prompt_are_capped() -> None:

@@ -7,7 +7,7 @@ import pytest
 from failsoft.fallback.reply import Reply
 from tests.fallback.fault_server import Fault, FaultServer
 from tests.fallback.faults import EMPTY, ERROR, ROLE, STOP, sse, tool_call, whole
-from tests.fallback.rig import ASK, ask, make_rig, settings_for
+from tests.fallback.rig import ASK, PRICE, ask, make_rig, settings_for
 
 BAD_ANSWERS: dict[str, Fault] = {
     "html": whole("<html>busy</html>", "text/html"),
@@ -179,3 +179,47 @@ def test_best_of_is_not_streamed(server_a: FaultServer) -> None:
     body = server_a.stats()["requests"][0]["body"]
     assert "stream" not in body
     assert "stream_options" not in body
+
+
+HI: Fault = {"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 10**400, "completion_tokens": 3},
+        {"prompt_tokens": "x", "completion_tokens": 10**400, "prompt_tokens_details": ["y"]},
+    ],
+)
+def test_nonsense_counts_cost_neither_the_reply_nor_its_row(
+    server_a: FaultServer, usage: Fault
+) -> None:
+    """Live and out of the cache; a count of 400 digits used to lose both."""
+    server_a.plan(default=sse(HI, {**EMPTY, "usage": usage}, "[DONE]"))
+    rig = make_rig(settings_for(("a", server_a.url), "cache"))
+
+    async def run() -> list[Reply]:
+        async with rig.client as client:
+            live = await client.chat(ASK)
+            server_a.plan(default={"do": "status", "status": 503})
+            return [live, await client.chat(ASK)]
+
+    replies = asyncio.run(run())
+
+    assert [reply.text for reply in replies] == ["hi", "hi"]
+    assert [reply.usage.num_prompt_tokens for reply in replies] == [None, None]
+    assert rig.ledger == ["a ok", "a http_status", "cache ok"]
+    assert rig.recorder.records.calls[0].cost is None
+
+
+def test_a_reply_without_a_token_costs_its_prompt(server_a: FaultServer) -> None:
+    """0 output tokens are a count: the call used to cost 0."""
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "content_filter"}]}
+    usage = {"prompt_tokens": 1000, "completion_tokens": 0}
+    server_a.plan(default=sse(end, {**EMPTY, "usage": usage}, "[DONE]"))
+    rig = make_rig(settings_for(("a", server_a.url)))
+
+    reply = ask(rig)
+
+    assert reply.cost == pytest.approx(1000 * PRICE.input_per_mtok / 1e6)
+    assert reply.usage.num_output_tokens == 0
