@@ -14,6 +14,7 @@ from failsoft.fallback.endpoint import Endpoint, EngineLocator, Target, Version
 from failsoft.fallback.ladder import Ladder, Rung
 from failsoft.fallback.retry_budget import RetryBudget
 from failsoft.fallback.rung import EndpointRung, Place
+from failsoft.fallback.store_threads import StoreThreads
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
 
@@ -28,6 +29,7 @@ class Builder:
         finder: Finds local engines.
         recorder: Gets an event for each change of a breaker.
         replies: The reply cache; None leaves every cached rung out.
+        threads: What asks the reply cache.
         transport: Returns the running event loop's transport.
         on_answer: Told after each answer of an endpoint.
         environ: Where API keys are.
@@ -44,6 +46,7 @@ class Builder:
         finder: EngineFinder,
         recorder: Recorder,
         replies: ReplyStore | None,
+        threads: StoreThreads,
         transport: Callable[[], Transport],
         on_answer: Callable[[Endpoint, Target], None],
         environ: Mapping[str, str],
@@ -53,6 +56,7 @@ class Builder:
         self._finder = finder
         self._recorder = recorder
         self._replies = replies
+        self._threads = threads
         self._transport = transport
         self._on_answer = on_answer
         self._environ = environ
@@ -89,10 +93,8 @@ class Builder:
                 rungs.append(self._model_rung(endpoints[name], place, config, budget))
             elif self._replies is not None and self._settings.serves_cache(config):
                 above = [n for n in config.rungs[:index] if n != CACHE_RUNG] or models
-                rung = self._cached_rung(
-                    index, config, [endpoints[n] for n in above], store=self._replies
-                )
-                rungs.append(rung)
+                runs = [endpoints[n] for n in above]
+                rungs.append(self._cached_rung(index, config, runs, store=self._replies))
         return Ladder(config, rungs=tuple(rungs), budget=budget)
 
     def _model_rung(
@@ -116,6 +118,8 @@ class Builder:
             ladder=config.name,
             config=config.cache,
             store=store,
+            threads=self._threads,
+            has_models_below=index < len(config.rungs) - 1,
             versions=lambda: [endpoint.version() for endpoint in endpoints],
         )
 

@@ -6,7 +6,6 @@ what they could not, whatever the sampling, and then a stale reply beats none
 (RFC 5861). Never for tools, never for a caller who opted out. Units: seconds.
 """
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -22,9 +21,12 @@ from failsoft.fallback.context_check import uses_tools
 from failsoft.fallback.endpoint import Version
 from failsoft.fallback.failure import Action, Failure
 from failsoft.fallback.reply import Reply, Usage
+from failsoft.fallback.store_threads import StoreThreads
 
 MIN_READ_S = 0.05
-"""A read may take this long even at the deadline: it is the last thing left to try."""
+"""Reading may take this long even at the deadline: it is the last thing left to try."""
+MAX_READ_S = 0.25
+"""What reading may take where a model stands below: that one must still get its time."""
 
 
 class CachedRung:
@@ -35,6 +37,8 @@ class CachedRung:
         ladder: The ladder's name.
         config: Times and matching.
         store: Where replies are.
+        threads: What asks the store.
+        has_models_below: Whether a model rung stands below it.
         versions: Returns, best first, what the ladder's model rungs run now; those above it,
             or all of them when it stands first.
     """
@@ -46,12 +50,16 @@ class CachedRung:
         ladder: str,
         config: CacheConfig,
         store: ReplyStore,
+        threads: StoreThreads,
+        has_models_below: bool,
         versions: Callable[[], list[Version]],
     ) -> None:
         self.index = index
         self._ladder = ladder
         self._config = config
         self._store = store
+        self._threads = threads
+        self._has_models_below = has_models_below
         self._versions = versions
 
     @property
@@ -89,10 +97,11 @@ class CachedRung:
                 call, Outcome.CACHE_NOT_ALLOWED, "no cached reply for this call here"
             )
         began_s = call.surroundings.clock()
+        until_s = began_s + self._reading_s(call)
         versions = self._versions()
         outcome = Outcome.CACHE_MISS
         for version in versions[:1] if self.is_first else versions:
-            kept = await self._read(call, version)
+            kept = await self._read(call, version, until_s)
             if kept is None:
                 continue
             age_s = max(0.0, call.surroundings.wall() - kept.created_at_ms / 1000)
@@ -135,10 +144,18 @@ class CachedRung:
         stale_s = 0.0 if self.is_first else self._config.stale_if_error_s
         return self._config.ttl_s + stale_s
 
-    async def _read(self, call: Call, version: Version) -> CachedReply | None:
+    def _reading_s(self, call: Call) -> float:
+        remaining_s = call.deadline.remaining_s
+        if self._has_models_below:
+            return min(MAX_READ_S, remaining_s / 2)
+        return max(MIN_READ_S, remaining_s)
+
+    async def _read(self, call: Call, version: Version, until_s: float) -> CachedReply | None:
         try:
-            async with asyncio.timeout(max(MIN_READ_S, call.deadline.remaining_s)):
-                return await asyncio.to_thread(self._find, call.request, version)
+            return await self._threads.ask(
+                lambda: self._find(call.request, version),
+                timeout_s=max(0.0, until_s - call.surroundings.clock()),
+            )
         except StoreError as exc:
             raise self._passed(call, Outcome.STORE_FAILED, "the store cannot be read") from exc
         except TimeoutError as exc:

@@ -4,7 +4,7 @@ A plain object, not a generator: a generator inside a generator cannot be closed
 order when an event loop shuts down under it. One task reads one stream.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from failsoft.fallback.answer import Answer, KeptAnswer
 from failsoft.fallback.assembly import Chunk
@@ -13,9 +13,6 @@ from failsoft.fallback.call_log import CallLog
 from failsoft.fallback.idempotency import Claim
 from failsoft.fallback.ladder import Ladder
 from failsoft.fallback.reply import Reply
-
-MAX_WRITE_S = 10.0
-"""What the write of an idempotent reply may take beside the call."""
 
 
 class Desk(Protocol):
@@ -37,9 +34,6 @@ class Desk(Protocol):
 
     def release(self, held: Claim | Reply | None) -> None:
         """Free an idempotency key."""
-
-    def spawn(self, work: Any) -> None:
-        """Run *work* beside the calls."""
 
 
 class CallStream:
@@ -113,5 +107,5 @@ class CallStream:
             if self.reply is None:
                 self._desk.release(self._held)
             elif isinstance(self._held, Claim):
-                self._desk.spawn(self._held.finish(self.reply, timeout_s=MAX_WRITE_S))
+                self._held.finish_beside(self.reply)
             self._log.end(None if self.reply is not None else exc)

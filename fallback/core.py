@@ -26,11 +26,12 @@ from failsoft.fallback.idempotency import Claim, claim
 from failsoft.fallback.ladder import Ladder
 from failsoft.fallback.reply import Reply
 from failsoft.fallback.single_flight import Flight, Flights
+from failsoft.fallback.store_threads import StoreThreads
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
 
-MIN_WRITE_S = 0.05
-"""What the write of an idempotent reply may take at the deadline."""
+MIN_WRITE_S, MAX_WRITE_S = 0.05, 1.0
+"""How long a caller waits for the write of an idempotent reply: at the deadline, and at most."""
 CLOSE_S = 1.0
 """What a closing client gives to the work beside its calls."""
 
@@ -90,6 +91,7 @@ class Core:
             weakref.WeakKeyDictionary()
         )
         self._is_closed = False
+        self._threads = StoreThreads()
         self._store_config = settings.store
         self._learner = ContextLearner(clock=surroundings.clock)
         self._finder = EngineFinder(home)
@@ -103,6 +105,7 @@ class Core:
             finder=self._finder,
             recorder=self.backends.recorder,
             replies=self.backends.replies,
+            threads=self._threads,
             transport=lambda: self._parts().transport,
             on_answer=lambda endpoint, target: self._learner.on_answer(
                 endpoint, target, transport=self._parts().transport, spawn=self.spawn
@@ -150,7 +153,8 @@ class Core:
                 self.release(held)
                 raise
             if held is not None:
-                await held.finish(log.reply, timeout_s=max(MIN_WRITE_S, call.deadline.remaining_s))
+                write_s = min(MAX_WRITE_S, max(MIN_WRITE_S, call.deadline.remaining_s))
+                await held.finish(log.reply, timeout_s=write_s)
             return log.reply
 
     def stream(self, request: CallRequest) -> CallStream:
@@ -184,7 +188,7 @@ class Core:
 
     async def claim(self, call: Call) -> Claim | Reply | None:
         """Claim the call's idempotency key; see `failsoft.fallback.idempotency.claim`."""
-        return await claim(self.backends.keys, call)
+        return await claim(self.backends.keys, call, self._threads)
 
     async def answer(self, call: Call, ladder: Ladder) -> Answer:
         """Return an answer, shared with others who ask the same right now if that is allowed."""
@@ -226,7 +230,7 @@ class Core:
     def release(self, held: Claim | Reply | None) -> None:
         """Free an idempotency key, beside the call: a caller who left waits for nothing."""
         if isinstance(held, Claim):
-            self.spawn(held.release())
+            held.release()
 
     def _begin_anew(self) -> None:
         """Forget, in a forked child, what the parent had under way: it never ends here."""
@@ -258,7 +262,9 @@ class Core:
         if parts is not None:
             await _finish(parts.tasks)
             await parts.transport.aclose()
+        await self._threads.finish(timeout_s=CLOSE_S)
         await asyncio.to_thread(self.backends.close)
+        self._threads.close()
 
 
 async def _finish(tasks: set[asyncio.Task[None]]) -> None:

@@ -91,11 +91,17 @@ def settings_for(
     return Settings(endpoints=endpoints, ladders={"chat": ladder})
 
 
-def make_rig(settings: Settings, *, surroundings: Surroundings | None = None) -> Rig:
+def make_rig(
+    settings: Settings,
+    *,
+    surroundings: Surroundings | None = None,
+    replies: MemoryReplyStore | None = None,
+    keys: MemoryIdempotencyStore | None = None,
+) -> Rig:
     """Return a client over *settings* with its records in memory."""
-    recorder, replies = MemoryRecorder(), MemoryReplyStore()
+    recorder, replies = MemoryRecorder(), replies or MemoryReplyStore()
     around = surroundings or Surroundings()
-    keys = MemoryIdempotencyStore(wall=around.wall)
+    keys = keys or MemoryIdempotencyStore(wall=around.wall)
     client = AsyncClient(
         settings,
         backends=Backends(recorder=recorder, replies=replies, keys=keys),
