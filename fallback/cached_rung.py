@@ -75,14 +75,20 @@ class CachedRung:
             and (self._config.sampled_first or request.body.get("temperature") == 0)
         )
 
-    def key(self, request: CallRequest, version: Version) -> str:
-        """Return the key of the reply that *version* gives to *request*."""
+    def key(self, request: CallRequest, version: Version, *, is_exact: bool = False) -> str:
+        """Return the key of the reply that *version* gives to *request*.
+
+        Args:
+            request: The request.
+            version: What answers it.
+            is_exact: Every field counts, whatever the ladder's ``match`` leaves out.
+        """
         return reply_key(
             request.body,
             kind=request.kind,
             tenant=request.tenant,
             version=version.key,
-            match=self._config.match,
+            match="exact" if is_exact else self._config.match,
         )
 
     async def ask(self, call: Call) -> KeptAnswer:

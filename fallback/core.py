@@ -200,7 +200,8 @@ class Core:
             return await ladder.ask(call)
         key = (
             ladder.config.name,
-            cached.key(request, version),
+            # A kept reply may stand for one of other sampling; a live one must be asked for.
+            cached.key(request, version, is_exact=True),
             request.is_stream,
             request.fallback,
         )
