@@ -109,7 +109,11 @@ def _not_asked(call: Call, rungs: tuple[Rung, ...]) -> list[EndpointRung]:
     the endpoint's own refusal tells the caller more than an outage that is none.
     """
     models = {rung.place.index: rung for rung in rungs if isinstance(rung, EndpointRung)}
-    passed = [(models[a.rung], a.outcome) for a in call.attempts if a.rung in models]
+    passed = [
+        (models[a.rung], a.outcome)
+        for a in call.attempts
+        if a.rung in models and a.rung not in call.asked
+    ]
     left_alone = [model for model, outcome in passed if outcome is Outcome.BREAKER_OPEN]
     if left_alone or call.num_sent:
         return left_alone

@@ -220,3 +220,18 @@ def test_429_from_everybody_is_a_429(server_a: FaultServer, server_b: FaultServe
         ask(rig)
 
     assert caught.value.status == 429
+
+
+def test_a_rung_whose_breaker_this_call_opened_is_not_asked_again(server_a: FaultServer) -> None:
+    """It was asked: only a rung that nobody asked is tried past its open breaker."""
+    server_a.plan(default={"do": "status", "status": 500})
+    retry = RetryConfig(attempts=3, base_s=0.002, cap_s=0.01)
+    rig = make_rig(
+        settings_for(("a", server_a.url), retry=retry, breaker=BreakerConfig(min_calls=1))
+    )
+
+    with pytest.raises(LadderExhaustedError):
+        ask(rig)
+
+    assert rig.ledger == ["a http_status", "a breaker_open"]
+    assert server_a.hits == 1
