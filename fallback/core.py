@@ -6,11 +6,9 @@ transports and one set of breakers. Knows nothing of threads. Units: seconds.
 
 import asyncio
 import os
-import weakref
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from failsoft.call_records import IdempotencyStore, Recorder, ReplyStore
 from failsoft.config.settings import Settings
@@ -24,8 +22,9 @@ from failsoft.fallback.context_learner import ContextLearner
 from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.idempotency import Claim, claim
 from failsoft.fallback.ladder import Ladder
+from failsoft.fallback.loop_parts import LoopParts
 from failsoft.fallback.reply import Reply
-from failsoft.fallback.single_flight import Flight, Flights
+from failsoft.fallback.single_flight import Flight
 from failsoft.fallback.store_threads import StoreThreads
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
@@ -46,15 +45,6 @@ class Backends:
     keys: IdempotencyStore
     close: Callable[[], None] = lambda: None
     """Flushes and closes them; called once."""
-
-
-@dataclass(slots=True)
-class LoopParts:
-    """What belongs to one event loop."""
-
-    transport: Transport
-    flights: Flights = field(default_factory=Flights)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class Core:
@@ -87,9 +77,7 @@ class Core:
         self.surroundings = surroundings
         self.keeps_text = settings.store.keep_text == "all"
         self._make_transport = make_transport
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopParts] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._loops: dict[asyncio.AbstractEventLoop, LoopParts] = {}
         self._is_closed = False
         self._threads = StoreThreads()
         self._store_config = settings.store
@@ -108,7 +96,10 @@ class Core:
             threads=self._threads,
             transport=lambda: self._parts().transport,
             on_answer=lambda endpoint, target: self._learner.on_answer(
-                endpoint, target, transport=self._parts().transport, spawn=self.spawn
+                endpoint,
+                target,
+                transport=self._parts().transport,
+                spawn=self._parts().spawn,
             ),
             environ=self._environ,
             surroundings=self.surroundings,
@@ -237,7 +228,7 @@ class Core:
         """Forget, in a forked child, what the parent had under way: it never ends here."""
         self._pid = os.getpid()
         self._inherited = self._loops  # not to be closed: its sockets are the parent's too
-        self._loops = weakref.WeakKeyDictionary()
+        self._loops = {}
         self.ladders = self._builder.build()
 
     def _parts(self) -> LoopParts:
@@ -246,32 +237,19 @@ class Core:
         if parts is None:
             if self._is_closed:
                 raise ClientClosedError("the client was closed; make a new one")
-            parts = self._loops[loop] = LoopParts(transport=self._make_transport())
+            for ended in [known for known in self._loops if known.is_closed()]:
+                del self._loops[ended]  # it told nobody that it would end
+            parts = self._loops[loop] = LoopParts(
+                self._make_transport(), on_end=lambda: self._loops.pop(loop, None)
+            )
         return parts
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run *work* beside the calls; closing the client waits for it a little."""
-        tasks = self._parts().tasks
-        task = asyncio.get_running_loop().create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
 
     async def aclose(self) -> None:
         """Close this loop's connections and the backends; new calls are refused."""
         self._is_closed = True
-        parts = self._loops.pop(asyncio.get_running_loop(), None)
+        parts = self._loops.get(asyncio.get_running_loop())
         if parts is not None:
-            await _finish(parts.tasks)
-            await parts.transport.aclose()
+            await parts.aclose(timeout_s=CLOSE_S)
         await self._threads.finish(timeout_s=CLOSE_S)
         await asyncio.to_thread(self.backends.close)
         self._threads.close()
-
-
-async def _finish(tasks: set[asyncio.Task[None]]) -> None:
-    """Let work beside the calls end, but not for long."""
-    if tasks:
-        _, late = await asyncio.wait(tasks, timeout=CLOSE_S)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
