@@ -377,4 +377,7 @@ class IdempotencyRunningError(FallbackError):
 
 
 class ClientClosedError(FallbackError):
-    """The client was closed; make a new one."""
+    """The client was closed, before the call or under it."""
+
+    def __init__(self) -> None:
+        super().__init__("the client was closed; make a new one")

@@ -138,7 +138,10 @@ class AsyncClient:
         return ReplyStream(self._core, request, with_usage=wants_usage(body))
 
     async def aclose(self) -> None:
-        """Close this loop's connections and the store; new calls are refused."""
+        """Close this loop's connections and the store; new calls are refused.
+
+        Calls under way break off; their rows are written.
+        """
         await self._core.aclose()
 
     async def __aenter__(self) -> Self:

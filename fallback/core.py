@@ -75,7 +75,7 @@ class Core:
         self._pid = os.getpid()
         self.backends = backends
         self.surroundings = surroundings
-        self.keeps_text = settings.store.keep_text == "all"
+        self._keeps_text = settings.store.keep_text == "all"
         self._make_transport = make_transport
         self._loops: dict[asyncio.AbstractEventLoop, LoopParts] = {}
         self._is_closed = False
@@ -131,7 +131,7 @@ class Core:
             FallbackError: See `failsoft.errors`; every kind says what to do.
         """
         call, ladder = self.begin(request)
-        with CallLog(call, keeps_text=self.keeps_text) as log:
+        with self.log(call) as log:
             held = await self.claim(call)
             if isinstance(held, Reply):
                 log.reply = held
@@ -160,7 +160,7 @@ class Core:
             InvalidCallError: There is no such ladder.
         """
         if self._is_closed:
-            raise ClientClosedError("the client was closed; make a new one")
+            raise ClientClosedError
         if self._pid != os.getpid():
             self._begin_anew()
         ladder = self.ladders.get(request.ladder)
@@ -176,6 +176,12 @@ class Core:
             surroundings=self.surroundings,
         )
         return call, ladder
+
+    def log(self, call: Call) -> CallLog:
+        """Return what writes the call's row; a client that closes waits for it."""
+        parts = self._parts()
+        parts.begin_call()
+        return CallLog(call, keeps_text=self._keeps_text, on_end=parts.end_call)
 
     async def claim(self, call: Call) -> Claim | Reply | None:
         """Claim the call's idempotency key; see `failsoft.fallback.idempotency.claim`."""
@@ -236,7 +242,7 @@ class Core:
         parts = self._loops.get(loop)
         if parts is None:
             if self._is_closed:
-                raise ClientClosedError("the client was closed; make a new one")
+                raise ClientClosedError
             for ended in [known for known in self._loops if known.is_closed()]:
                 del self._loops[ended]  # it told nobody that it would end
             parts = self._loops[loop] = LoopParts(
@@ -245,7 +251,10 @@ class Core:
         return parts
 
     async def aclose(self) -> None:
-        """Close this loop's connections and the backends; new calls are refused."""
+        """Close this loop's connections and the backends; new calls are refused.
+
+        Calls under way break off, and their rows are written.
+        """
         self._is_closed = True
         parts = self._loops.get(asyncio.get_running_loop())
         if parts is not None:

@@ -7,6 +7,7 @@ Units: seconds.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
 
 from failsoft.fallback.single_flight import Flights
@@ -25,6 +26,9 @@ class LoopParts:
         self.transport = transport
         self.flights = Flights()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._num_calls = 0
+        self._without_calls = asyncio.Event()
+        self._without_calls.set()
         self._on_end = on_end
         self._keeper = self._keep()
         _begin(self._keeper)
@@ -35,14 +39,33 @@ class LoopParts:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def begin_call(self) -> None:
+        """Count one call under way."""
+        self._num_calls += 1
+        self._without_calls.clear()
+
+    def end_call(self) -> None:
+        """Count it out, once its row is written."""
+        self._num_calls -= 1
+        if self._num_calls == 0:
+            self._without_calls.set()
+
     async def aclose(self, *, timeout_s: float) -> None:
-        """Let work beside the calls end within *timeout_s*, then close every connection."""
+        """Close every connection, and see the calls end that this breaks off.
+
+        Args:
+            timeout_s: How long to wait for work beside the calls, and then for the calls; a
+                stream that nobody reads never ends.
+        """
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         await self._keeper.aclose()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._without_calls.wait()
 
     async def _keep(self) -> AsyncGenerator[None]:
         try:

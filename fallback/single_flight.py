@@ -220,7 +220,7 @@ class Flights:
         except Exception as exc:  # noqa: BLE001 - it is raised again in every caller
             flight.end(error=exc)
         except asyncio.CancelledError:
-            flight.end(error=ClientClosedError("the client was closed; make a new one"))
+            flight.end(error=ClientClosedError())
             raise
         finally:
             # Before anybody waits again: a call that comes now must start a new flight.

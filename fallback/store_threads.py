@@ -86,14 +86,15 @@ class StoreThreads:
         return future
 
     async def finish(self, *, timeout_s: float) -> None:
-        """Wait for what was started, but no longer than *timeout_s*."""
+        """Wait for what was started here, but no longer than *timeout_s*."""
+        self._here()
         under_way = [asyncio.wrap_future(future) for future in tuple(self._started)]
         if under_way:
             await asyncio.wait(under_way, timeout=timeout_s)
 
     def close(self) -> None:
         """Take no more work, and let each thread go when it is done."""
-        self._pool.shutdown(wait=False)
+        self._here().shutdown(wait=False)
 
     def _here(self) -> ThreadPoolExecutor:
         if self._pid != os.getpid():

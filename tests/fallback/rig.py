@@ -18,6 +18,7 @@ from failsoft.config.settings import (
     TimeoutConfig,
 )
 from failsoft.fallback.async_client import AsyncClient
+from failsoft.fallback.client import Client
 from failsoft.fallback.core import Backends
 from failsoft.fallback.memory_store import (
     MemoryIdempotencyStore,
@@ -109,6 +110,18 @@ def make_rig(
         surroundings=around,
     )
     return Rig(client=client, recorder=recorder, replies=replies, keys=keys, settings=settings)
+
+
+def memory() -> Backends:
+    """Return backends in memory."""
+    return Backends(
+        recorder=MemoryRecorder(), replies=MemoryReplyStore(), keys=MemoryIdempotencyStore()
+    )
+
+
+def make_client(settings: Settings) -> Client:
+    """Return a sync client with its records in memory."""
+    return Client(settings, backends=memory(), environ={})
 
 
 @contextmanager
