@@ -14,6 +14,7 @@ import pytest
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import InvalidCallError
 from failsoft.fallback.async_client import AsyncClient
+from failsoft.fallback.call import MAX_NESTING
 from failsoft.fallback.client import Client
 from failsoft.store import Store
 from tests.fallback.fault_server import FaultServer
@@ -119,17 +120,39 @@ def test_the_client_needs_no_torch() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """Return objects in each other."""
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+def test_a_deep_request_is_asked_kept_and_found_again(server_a: FaultServer) -> None:
+    """As deep as is allowed; a little deeper used to lose a reply that was in hand."""
+    with make_client(settings_for(("a", server_a.url), "cache")) as client:
+        live = client.chat(ASK, temperature=0, response_format=nested(MAX_NESTING - 1))
+        server_a.plan(default={"do": "status", "status": 503})
+        kept = client.chat(ASK, temperature=0, response_format=nested(MAX_NESTING - 1))
+
+    assert (live.rung, kept.rung) == ("a", "cache")
+
+
 @pytest.mark.parametrize(
     ("arguments", "param"),
     [
         ({"deadline_s": 0}, "deadline_s"),
         ({"deadline_s": float("nan")}, "deadline_s"),
+        ({"deadline_s": "5"}, "deadline_s"),
         ({"cache": "maybe"}, "cache"),
         ({"ladder": "other"}, "ladder"),
         ({"n": 0}, "n"),
         ({"n": True}, "n"),
+        ({"n": "SECRET"}, "n"),
         ({"temperature": float("nan")}, "body"),
         ({"stop": {"a", "set"}}, "body"),
+        ({"response_format": nested(MAX_NESTING)}, "body"),
+        ({"response_format": nested(100_000)}, "body"),
     ],
 )
 def test_a_wrong_argument_is_refused_by_name(
@@ -141,6 +164,7 @@ def test_a_wrong_argument_is_refused_by_name(
         client.chat(ASK, **arguments)
 
     assert caught.value.param == param
+    assert "SECRET" not in str(caught.value)
     assert server_a.hits == 0
 
 

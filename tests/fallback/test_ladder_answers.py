@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from failsoft.fallback.reply import Reply
+from failsoft.fallback.request_face import Prompt
 from tests.fallback.fault_server import Fault, FaultServer
 from tests.fallback.faults import EMPTY, ERROR, ROLE, STOP, sse, tool_call, whole
 from tests.fallback.rig import ASK, PRICE, ask, make_rig, settings_for
@@ -139,7 +140,10 @@ def test_tool_calls_come_back_whole(server_a: FaultServer) -> None:
     assert reply.message["content"] is None
 
 
-def test_completions_climb_the_same_ladder(server_a: FaultServer, server_b: FaultServer) -> None:
+@pytest.mark.parametrize("prompts", [["p", "q"], ("p", "q"), [[1, 2], [3]]])
+def test_completions_climb_the_same_ladder(
+    server_a: FaultServer, server_b: FaultServer, prompts: Prompt
+) -> None:
     """Two prompts, two choices; each needs its end."""
     server_a.plan(
         default=sse({"choices": [{"index": 0, "text": "x", "finish_reason": "stop"}]}, "[DONE]")
@@ -155,14 +159,14 @@ def test_completions_climb_the_same_ladder(server_a: FaultServer, server_b: Faul
 
     async def run() -> Reply:
         async with rig.client as client:
-            return await client.complete(["p", "q"], max_tokens=3)
+            return await client.complete(prompts, max_tokens=3)
 
     reply = asyncio.run(run())
 
     assert rig.ledger == ["a cut", "b ok"]
     assert [c["text"] for c in reply.body["choices"]] == ["one", "two"]
     assert (reply.text, reply.message, reply.tool_calls) == ("one", None, [])
-    assert server_b.stats()["requests"][0]["body"]["prompt"] == ["p", "q"]
+    assert server_b.stats()["requests"][0]["body"]["prompt"] == list(prompts)
 
 
 def test_best_of_is_not_streamed(server_a: FaultServer) -> None:
