@@ -6,7 +6,7 @@ end in ``_at_ms`` are UTC epoch milliseconds, durations end in ``_s``. None is
 `CachedReply.reply_json` and an idempotency reply may hold a user's text.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -23,7 +23,7 @@ class CallOutcome(StrEnum):
     DEADLINE = "deadline"
     """The call's own deadline passed first."""
     REJECTED = "rejected"
-    """The caller's fault; the same call will always be wrong."""
+    """The caller's fault, or its idempotency key is in use: no rung would have helped."""
     CANCELLED = "cancelled"
     """The caller left."""
 
@@ -44,7 +44,7 @@ class AttemptOutcome(StrEnum):
     HTTP_STATUS = "http_status"
     """A status that is none of the kinds below."""
     BAD_REQUEST = "bad_request"
-    """The endpoint calls it the caller's fault (400, 404, 413, 422, content refusal)."""
+    """The endpoint calls it the caller's fault (400, 413, 422)."""
     AUTH = "auth"
     """401, 402 or 403: our key, not the caller's fault."""
     THROTTLED = "throttled"
@@ -161,8 +161,8 @@ class CallText:
     call_id: str
     tenant: str
     at_ms: int
-    request_json: str
-    reply_json: str | None
+    request_json: str = field(repr=False)
+    reply_json: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class CachedReply:
     ladder: str
     created_at_ms: int
     """When the model finished it; its age counts from here."""
-    reply_json: str
+    reply_json: str = field(repr=False)
     """The reply as the ladder wants it back; the store does not look inside."""
     finish_reason: str = "stop"
 
@@ -222,7 +222,7 @@ class IdempotencyEntry:
     """The answer to `IdempotencyStore.begin`; hand it back to finish or release the key."""
 
     state: IdempotencyState
-    key: str
+    key: str = field(repr=False)
     tenant: str
     fingerprint: str
     """The caller's own body fingerprint."""
@@ -230,7 +230,7 @@ class IdempotencyEntry:
     """Lease token; set only when *state* is STARTED."""
     lease_until_ms: int | None = None
     """When a RUNNING or STARTED owner's lease ends."""
-    reply_json: str | None = None
+    reply_json: str | None = field(default=None, repr=False)
     """Set when *state* is DONE; None there too under ``keep_text = "none"``."""
 
 

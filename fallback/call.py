@@ -7,7 +7,7 @@ but for stamps that end in ``_at_ms``.
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from failsoft.call_records import AttemptRecord, Recorder
@@ -34,14 +34,14 @@ class CallRequest:
     """
 
     kind: Kind
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] = field(repr=False)
     """The OpenAI-shaped request; ``model`` and ``stream`` are set for each endpoint."""
     ladder: str
     deadline_s: float | None = None
     """None takes the ladder's."""
     tenant: str = ""
     """Set by a server, never taken from a body; keeps replies and keys apart."""
-    idempotency_key: str | None = None
+    idempotency_key: str | None = field(default=None, repr=False)
     cache: CacheMode = "on"
     """``off`` neither reads nor keeps a reply; ``refresh`` asks the models first, wherever the
     cache stands, and keeps what they say."""

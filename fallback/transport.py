@@ -112,7 +112,7 @@ class _Reply:
             async for piece in self._response.aiter_bytes():
                 yield piece
         except httpx2.HTTPError as exc:
-            raise RungFailedError(rung=self._rung, cause=body_failure(exc)) from exc
+            raise RungFailedError(rung=self._rung, cause=body_failure(exc)) from _quotable(exc)
 
     async def aclose(self) -> None:
         try:
@@ -161,7 +161,7 @@ class HTTPTransport:
         try:
             response = await client.send(request, stream=True)
         except httpx2.HTTPError as exc:
-            raise RungFailedError(rung=rung, cause=head_failure(exc)) from exc
+            raise RungFailedError(rung=rung, cause=head_failure(exc)) from _quotable(exc)
         except (UnicodeError, ValueError) as exc:
             # A reply head that h11 let through and the library could not read.
             raise RungFailedError(rung=rung, cause=bad_reply("a reply head that is none")) from exc
@@ -219,6 +219,11 @@ def head_failure(exc: httpx2.HTTPError) -> Failure:
     if isinstance(exc, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
         return bad_reply("a request the HTTP library refuses")
     return transport_failure(Outcome.RESET, "the connection closed before the reply")
+
+
+def _quotable(exc: httpx2.HTTPError) -> httpx2.HTTPError | None:
+    """Return *exc* for a traceback; None when its words quote bytes: a key, or a user's text."""
+    return None if isinstance(exc, httpx2.ProtocolError | httpx2.DecodingError) else exc
 
 
 def body_failure(exc: httpx2.HTTPError) -> Failure:
