@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from failsoft.call_records import EventRecord, Recorder, ReplyStore
 from failsoft.config.secrets import read_secret
 from failsoft.config.settings import CACHE_RUNG, EndpointConfig, LadderConfig, Settings
+from failsoft.errors import ConfigError
 from failsoft.fallback.breaker import Breaker, BreakerState
 from failsoft.fallback.cached_rung import CachedRung
 from failsoft.fallback.discovery import EngineFinder
@@ -36,7 +37,7 @@ class Builder:
         surroundings: Clocks, chance and sleep.
 
     Raises:
-        ConfigError: An API key's variable is not set.
+        ConfigError: An API key's variable is not set, or holds no key.
     """
 
     def __init__(
@@ -178,6 +179,13 @@ class Builder:
         if config.api_key_env is not None:
             key = f"endpoints.{config.name}.api_key_env"
             secret = read_secret(config.api_key_env, key=key, environ=self._environ)
+            if not (secret.isascii() and secret.isprintable() and secret == secret.strip()):
+                raise ConfigError(
+                    key=key,
+                    value=config.api_key_env,
+                    allowed="a variable that holds printable ASCII alone; often a line break or "
+                    "a space was copied with the key",
+                )
         url = config.url.rstrip("/")
         where = hashlib.sha256(f"{url}\0{config.model}".encode()).hexdigest()
         return Target(

@@ -128,6 +128,12 @@ def load_library() -> None:
             import_module(name)
 
 
+_UNUSABLE = replace(
+    transport_failure(Outcome.CONNECT_FAILED, "its URL, key or proxy setting cannot be used"),
+    action=Action.STEP_DOWN,
+)
+
+
 class HTTPTransport:
     """httpx2, one client for plain loopback traffic and one for the rest."""
 
@@ -146,18 +152,22 @@ class HTTPTransport:
         on_sent: Callable[[], None] = lambda: None,
     ) -> HTTPReply:
         """See `Transport.send`."""
-        parsed, client = self._urls.get(url) or self._remember(url)
         watch = _Watch(on_sent)
-        request = httpx2.Request(
-            "GET" if content is None else "POST",
-            parsed,
-            headers=headers,
-            content=content,
-            extensions={
-                "timeout": {"connect": connect_s, "read": None, "write": None, "pool": None},
-                "trace": watch,
-            },
-        )
+        try:
+            parsed, client = self._urls.get(url) or self._remember(url)
+            request = httpx2.Request(
+                "GET" if content is None else "POST",
+                parsed,
+                headers=headers,
+                content=content,
+                extensions={
+                    "timeout": {"connect": connect_s, "read": None, "write": None, "pool": None},
+                    "trace": watch,
+                },
+            )
+        except (ImportError, ValueError, httpx2.InvalidURL):
+            # The words may quote a header: none are shown.
+            raise RungFailedError(rung=rung, cause=_UNUSABLE) from None
         try:
             response = await client.send(request, stream=True)
         except httpx2.HTTPError as exc:
