@@ -9,6 +9,7 @@ long before his own deadline. Belongs to one event loop. Units: monotonic second
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from dataclasses import replace
 
 from failsoft.call_records import AttemptOutcome as Outcome
@@ -151,9 +152,10 @@ class SharedAnswer:
         )
 
     def reply(self) -> Reply:
-        """Return the whole reply; only its first caller is charged for it."""
-        reply = self._flight.reply
-        assert reply is not None
+        """Return the whole reply, a copy of each caller's own; only the first is charged for it."""
+        shared = self._flight.reply
+        assert shared is not None
+        reply = replace(shared, body=deepcopy(shared.body))
         if self._call.call_id == self._flight.leader_id:
             return reply
         return replace(reply, call_id=self._call.call_id, attempts=(), cost=0.0)

@@ -274,3 +274,19 @@ def test_a_stream_is_not_joined_by_a_caller_with_much_more_time(server_a: FaultS
     assert short.endswith("cut")
     assert long == ["".join(f"A{i} " for i in range(10))] * 2
     assert server_a.hits == 2
+
+
+def test_callers_of_one_flight_share_no_object(server_a: FaultServer) -> None:
+    """Who changes the reply in hand used to change everybody's."""
+    server_a.plan(default=SLOW)
+    rig = make(server_a)
+
+    async def run() -> list[Reply]:
+        async with rig.client as client:
+            return await asyncio.gather(*(client.chat(ASK, temperature=0) for _ in range(3)))
+
+    first, *others = asyncio.run(run())
+    first.body["choices"][0]["message"]["content"] = "changed"
+
+    assert server_a.hits == 1
+    assert [reply.text for reply in others] == ["A0 A1 A2 "] * 2
