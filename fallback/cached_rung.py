@@ -8,7 +8,6 @@ what they could not, whatever the sampling, and then a stale reply beats none
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.call_records import AttemptRecord, CachedReply, ReplyStore, ServedVersion
@@ -20,7 +19,7 @@ from failsoft.fallback.call import Call, CallRequest
 from failsoft.fallback.context_check import uses_tools
 from failsoft.fallback.endpoint import Version
 from failsoft.fallback.failure import Action, Failure
-from failsoft.fallback.reply import Reply, Usage
+from failsoft.fallback.reply import Reply, Usage, kept_body
 from failsoft.fallback.store_threads import StoreThreads
 
 MIN_READ_S = 0.05
@@ -174,7 +173,12 @@ class CachedRung:
         return self._store.get(self.key(request, version))
 
     def _serve(self, call: Call, kept: CachedReply, age_s: float, began_s: float) -> KeptAnswer:
-        body: dict[str, Any] = json.loads(kept.reply_json)
+        try:
+            body = kept_body(kept.reply_json)
+        except ValueError:
+            raise self._passed(
+                call, Outcome.STORE_FAILED, "the kept reply cannot be read"
+            ) from None
         call.record(
             AttemptRecord(
                 call_id=call.call_id,

@@ -15,6 +15,7 @@ from failsoft.call_records import IdempotencyEntry, IdempotencyState, Idempotenc
 from failsoft.errors import IdempotencyConflictError, IdempotencyRunningError, StoreError
 from failsoft.fallback.cache_key import fingerprint
 from failsoft.fallback.call import Call
+from failsoft.fallback.outside_json import parse_json
 from failsoft.fallback.reply import Reply, Usage
 from failsoft.fallback.store_threads import StoreThreads
 
@@ -109,7 +110,13 @@ async def claim(store: IdempotencyStore, call: Call, threads: StoreThreads) -> C
         raise IdempotencyConflictError
     if entry.state is IdempotencyState.RUNNING:
         raise IdempotencyRunningError(retry_after_s=RETRY_AFTER_S)
-    return None if entry.reply_json is None else _replay(call, entry.reply_json)
+    if entry.reply_json is None:
+        return None
+    try:
+        return _replay(call, entry.reply_json)
+    except (ValueError, KeyError, TypeError):
+        _log.warning("a reply kept under an idempotency key cannot be read; it is asked anew")
+        return None
 
 
 def _free(store: IdempotencyStore, entry: IdempotencyEntry) -> None:
@@ -118,16 +125,19 @@ def _free(store: IdempotencyStore, entry: IdempotencyEntry) -> None:
 
 
 def _replay(call: Call, text: str) -> Reply:
-    kept = json.loads(text)
+    kept = parse_json(text)
+    body = kept["body"]
+    if not body["choices"]:
+        raise ValueError("a reply without choices")
     return Reply(
         call_id=call.call_id,
         rung=kept["rung"],
         rung_index=kept["rung_index"],
         version=kept["version"],
-        model=kept["body"].get("model"),
-        body=kept["body"],
+        model=body.get("model"),
+        body=body,
         attempts=(),
-        usage=Usage.reported(kept["body"].get("usage")),
+        usage=Usage.reported(body.get("usage")),
         cost=0.0,
         is_replay=True,
     )

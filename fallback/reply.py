@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from failsoft.call_records import AttemptRecord
+from failsoft.fallback.outside_json import parse_json
 
 CACHE_RUNG_NAME = "cache"
 MAX_TOKENS = 2**53
@@ -97,6 +98,19 @@ class Reply:
         """Why the first choice stopped."""
         reason: str | None = self.body["choices"][0].get("finish_reason")
         return reason
+
+
+def kept_body(text: str) -> dict[str, Any]:
+    """Return the OpenAI-shaped reply that a store kept as *text*.
+
+    Raises:
+        ValueError: It is none: cut, or written by another version.
+    """
+    body = parse_json(text)
+    choices = body.get("choices") if isinstance(body, dict) else None
+    if not choices or not isinstance(choices, list):
+        raise ValueError("no reply")
+    return dict(body)
 
 
 class Delta(str):

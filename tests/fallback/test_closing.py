@@ -16,12 +16,12 @@ from failsoft.fallback.background_loop import BackgroundLoop
 from failsoft.fallback.client import Client
 from failsoft.store import Store
 from tests.fallback.fault_server import FaultServer
-from tests.fallback.rig import ASK, TWICE, make_client, make_rig, settings_for
+from tests.fallback.rig import ASK, PATIENT, TWICE, make_client, make_rig, settings_for
 
 
 def stored(folder: Path, server: FaultServer) -> Settings:
     """Return a ladder over *server* that records into *folder*."""
-    settings = settings_for(("a", server.url), retry=TWICE, deadline_s=30)
+    settings = settings_for(("a", server.url), retry=TWICE, timeouts=PATIENT, deadline_s=30)
     return replace(settings, store=StoreConfig(url=f"sqlite:///{folder}/failsoft.db"))
 
 
@@ -97,7 +97,7 @@ def test_closing_an_async_client_breaks_its_calls_off_and_keeps_their_rows(
 def test_a_stream_left_by_another_task_has_one_row(server_a: FaultServer) -> None:
     """Its reader waits for a delta meanwhile, and hears of it."""
     server_a.plan(default={"do": "stall", "at": "token"})
-    rig = make_rig(settings_for(("a", server_a.url)))
+    rig = make_rig(settings_for(("a", server_a.url), timeouts=PATIENT))
 
     async def run() -> None:
         async with rig.client as client:
@@ -123,7 +123,7 @@ def test_a_stream_left_by_another_task_has_one_row(server_a: FaultServer) -> Non
 
 def test_a_closed_client_refuses_calls(server_a: FaultServer) -> None:
     """With the next step in the message."""
-    client = make_client(settings_for(("a", server_a.url)))
+    client = make_client(settings_for(("a", server_a.url), timeouts=PATIENT))
     client.close()
     client.close()
 
@@ -155,7 +155,7 @@ def test_a_closed_background_loop_takes_no_work_and_starts_no_thread() -> None:
 def test_calls_that_race_a_close_all_end(server_a: FaultServer) -> None:
     """Whichever comes first: an answer, or the news that the client was closed."""
     for _ in range(10):
-        client = make_client(settings_for(("a", server_a.url)))
+        client = make_client(settings_for(("a", server_a.url), timeouts=PATIENT))
         ends: list[str] = []
 
         def call(client: Client = client, ends: list[str] = ends) -> None:

@@ -14,7 +14,7 @@ from failsoft.fallback.call import CallRequest
 from failsoft.fallback.failure import status_failure
 from tests.fallback.fault_server import Fault, FaultServer
 from tests.fallback.faults import ERROR, ROLE, sse, whole
-from tests.fallback.rig import ASK, TWICE, make_rig, settings_for
+from tests.fallback.rig import ASK, PATIENT, TWICE, make_rig, settings_for
 
 DELTA = 'data: {"choices": [{"index": 0, "delta": {"content": "SECRET-DELTA "}}]}\n\n'
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -37,7 +37,7 @@ def test_an_error_quotes_nobody_in_message_traceback_or_log(
     """The HTTP library's own words quote the bytes they could not read: they are left out."""
     caplog.set_level(logging.DEBUG, logger="failsoft")
     server_a.plan(default=fault)
-    rig = make_rig(settings_for(("a", server_a.url), retry=TWICE))
+    rig = make_rig(settings_for(("a", server_a.url), retry=TWICE, timeouts=PATIENT))
 
     async def run() -> str:
         async with rig.client as client:
