@@ -4,7 +4,6 @@ Right in threads, in notebooks (where a loop already runs) and in forked workers
 """
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from failsoft.config.settings import Settings
@@ -139,10 +138,5 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()

@@ -7,7 +7,6 @@ come over a queue.
 import asyncio
 import queue
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from failsoft.errors import ClientClosedError
@@ -95,10 +94,5 @@ class SyncReplyStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
