@@ -222,6 +222,25 @@ def test_429_from_everybody_is_a_429(server_a: FaultServer, server_b: FaultServe
     assert caught.value.status == 429
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"do": "status", "status": 503, "headers": {"retry-after": "5"}}, "reset"],
+    ids=["503-with-retry-after", "reset"],
+)
+def test_429_from_one_of_them_is_no_429(
+    server_a: FaultServer, server_b: FaultServer, other: Fault | str
+) -> None:
+    """The other one is down, which is not the caller's rate."""
+    server_a.plan(default={"do": "status", "status": 429})
+    server_b.plan(default=other)
+    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url), "cache"))
+
+    with pytest.raises(LadderExhaustedError) as caught:
+        ask(rig)
+
+    assert caught.value.status == 503
+
+
 def test_a_rung_whose_breaker_this_call_opened_is_not_asked_again(server_a: FaultServer) -> None:
     """It was asked: only a rung that nobody asked is tried past its open breaker."""
     server_a.plan(default={"do": "status", "status": 500})
