@@ -111,7 +111,7 @@ class CallRecord:
     """A cached reply's age; None for a live one."""
     is_stale: bool = False
     cost: float | None = None
-    """Sum over attempts, in the currency of the prices; None when a price is missing."""
+    """Sum over attempts, in the currency of the prices; None when a price or a count is missing."""
     num_prompt_tokens: int | None = None
     num_cached_tokens: int | None = None
     """Prompt tokens that the endpoint took from its own prefix cache."""
@@ -271,8 +271,8 @@ class ReplyStore(Protocol):
     """The reply cache's rows; policy (what may be stored or served, and when) is the ladder's.
 
     Thread-safe. *get* and *purge* block on the database, so an event loop calls
-    them through ``asyncio.to_thread``; *put* returns at once and never raises,
-    and a *get* in the same process sees it at once.
+    them on a thread and waits no longer than it can spare; *put* returns at once and
+    never raises, and a *get* in the same process sees it at once.
     """
 
     def get(self, key: str) -> CachedReply | None:
@@ -328,8 +328,9 @@ class ReplyStore(Protocol):
 class IdempotencyStore(Protocol):
     """Who owns an idempotency key, over all processes that share the store.
 
-    Thread-safe. Every method blocks on the database for at most about two
-    seconds, so an event loop calls it through ``asyncio.to_thread``.
+    Thread-safe. Every method waits for other writers at most about two seconds, and
+    for a database that hangs as long as that: an event loop calls it on a thread and
+    waits no longer than it can spare.
     """
 
     def begin(self, key: str, tenant: str, fingerprint: str, *, lease_s: float) -> IdempotencyEntry:
