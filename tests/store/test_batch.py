@@ -37,20 +37,3 @@ def test_records_wait_for_a_table_that_is_away(open_store: OpenStore, make_call:
     assert store.flush(10)
     assert store.stats().dropped_total == {}
     assert store.reader.call("c") is not None
-
-
-def test_a_row_that_fits_no_column_is_dropped_alone(
-    open_store: OpenStore, make_call: MakeCall
-) -> None:
-    """The others of its batch are written."""
-    store = open_store()
-
-    for number in range(5):
-        cost: Any = object() if number == 3 else None
-        store.recorder.record_call(make_call(call_id=str(number), cost=cost))
-
-    assert store.flush(10)
-    stats = store.stats()
-    assert stats.dropped_total == {"call": 1}
-    assert stats.last_error is not None, "an operator is told why"
-    assert store.reader.stats().num_rows["calls"] == 4
