@@ -17,7 +17,10 @@ from xml.etree import ElementTree
 
 from benchmarks.proof import Line
 
-_FAULTS = "tests/fallback/test_ladder_faults.py::"
+_ANSWERS = "tests/fallback/test_ladder_answers.py::"
+_STATUSES = "tests/fallback/test_ladder_statuses.py::"
+_STALLS = "tests/fallback/test_ladder_stalls.py::"
+_FIT = "tests/fallback/test_ladder_fit.py::"
 _OUTAGE = "tests/fallback/test_outage.py::"
 _CACHE = "tests/fallback/test_cached_rung.py::"
 _STREAM = "tests/fallback/test_streaming.py::"
@@ -39,15 +42,15 @@ CASES = (
         name="wire count (#7262)",
         aim="exactly 3+3 upstream calls, or less by budget, then 503",
         tests=(
-            f"{_FAULTS}test_wire_count_is_attempts_on_each_rung",
-            f"{_FAULTS}test_wire_count_is_less_when_the_budget_says_so",
-            f"{_FAULTS}test_a_deadline_over_everything_is_kept",
+            f"{_STATUSES}test_wire_count_is_attempts_on_each_rung",
+            f"{_STATUSES}test_wire_count_is_less_when_the_budget_says_so",
+            f"{_STALLS}test_a_deadline_over_everything_is_kept",
         ),
     ),
     Case(
         name="a caller's fault",
         aim="goes nowhere else",
-        tests=(f"{_FAULTS}test_a_callers_fault_goes_nowhere_else",),
+        tests=(f"{_STATUSES}test_a_callers_fault_goes_nowhere_else",),
     ),
     Case(
         name="retry budget",
@@ -67,8 +70,8 @@ CASES = (
         name="Retry-After",
         aim="obeyed within the deadline, else step down at once",
         tests=(
-            f"{_FAULTS}test_retry_after_is_obeyed_within_the_deadline",
-            f"{_FAULTS}test_retry_after_beyond_reach_steps_down_at_once",
+            f"{_STATUSES}test_retry_after_is_obeyed_within_the_deadline",
+            f"{_STATUSES}test_retry_after_beyond_reach_steps_down_at_once",
             "tests/fallback/test_retry_after.py",
         ),
     ),
@@ -80,7 +83,7 @@ CASES = (
     Case(
         name="bad answer before any text",
         aim="every kind rescued, whole and streamed (gateways: 9 and 1 of 14 kinds)",
-        tests=(f"{_FAULTS}test_a_bad_answer_before_any_text_is_rescued_by_the_next_rung",),
+        tests=(f"{_ANSWERS}test_a_bad_answer_before_any_text_is_rescued_by_the_next_rung",),
     ),
     Case(
         name="cut after 40 tokens (#1797)",
@@ -94,8 +97,8 @@ CASES = (
         name="stalls (#6328, #38358)",
         aim="each ends at its clock within 10 %, closed at the endpoint, next rung answers",
         tests=(
-            f"{_FAULTS}test_a_stall_ends_at_its_clock_and_the_next_rung_answers",
-            f"{_FAULTS}test_one_token_then_silence_ends_at_the_gap_clock",
+            f"{_STALLS}test_a_stall_ends_at_its_clock_and_the_next_rung_answers",
+            f"{_STALLS}test_one_token_then_silence_ends_at_the_gap_clock",
         ),
     ),
     Case(
@@ -116,7 +119,7 @@ CASES = (
             f"{_CACHE}test_past_its_window_there_is_no_answer",
             f"{_CACHE}test_a_callers_fault_is_never_answered_from_the_cache",
             f"{_CACHE}test_another_call_gets_no_reply_of_this_one",
-            f"{_FAULTS}test_a_cache_that_cannot_help_says_why",
+            f"{_FIT}test_a_cache_that_cannot_help_says_why",
         ),
     ),
     Case(

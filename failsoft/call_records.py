@@ -6,7 +6,7 @@ end in ``_at_ms`` are UTC epoch milliseconds, durations end in ``_s``. None is
 `CachedReply.reply_json` and an idempotency reply may hold a user's text.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -23,7 +23,7 @@ class CallOutcome(StrEnum):
     DEADLINE = "deadline"
     """The call's own deadline passed first."""
     REJECTED = "rejected"
-    """The caller's fault; the same call will always be wrong."""
+    """The caller's fault, or its idempotency key is in use: no rung would have helped."""
     CANCELLED = "cancelled"
     """The caller left."""
 
@@ -44,7 +44,7 @@ class AttemptOutcome(StrEnum):
     HTTP_STATUS = "http_status"
     """A status that is none of the kinds below."""
     BAD_REQUEST = "bad_request"
-    """The endpoint calls it the caller's fault (400, 404, 413, 422, content refusal)."""
+    """The endpoint calls it the caller's fault (400, 413, 422)."""
     AUTH = "auth"
     """401, 402 or 403: our key, not the caller's fault."""
     THROTTLED = "throttled"
@@ -111,7 +111,7 @@ class CallRecord:
     """A cached reply's age; None for a live one."""
     is_stale: bool = False
     cost: float | None = None
-    """Sum over attempts, in the currency of the prices; None when a price is missing."""
+    """Sum over attempts, in the currency of the prices; None when a price or a count is missing."""
     num_prompt_tokens: int | None = None
     num_cached_tokens: int | None = None
     """Prompt tokens that the endpoint took from its own prefix cache."""
@@ -161,8 +161,8 @@ class CallText:
     call_id: str
     tenant: str
     at_ms: int
-    request_json: str
-    reply_json: str | None
+    request_json: str = field(repr=False)
+    reply_json: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class CachedReply:
     ladder: str
     created_at_ms: int
     """When the model finished it; its age counts from here."""
-    reply_json: str
+    reply_json: str = field(repr=False)
     """The reply as the ladder wants it back; the store does not look inside."""
     finish_reason: str = "stop"
 
@@ -222,7 +222,7 @@ class IdempotencyEntry:
     """The answer to `IdempotencyStore.begin`; hand it back to finish or release the key."""
 
     state: IdempotencyState
-    key: str
+    key: str = field(repr=False)
     tenant: str
     fingerprint: str
     """The caller's own body fingerprint."""
@@ -230,7 +230,7 @@ class IdempotencyEntry:
     """Lease token; set only when *state* is STARTED."""
     lease_until_ms: int | None = None
     """When a RUNNING or STARTED owner's lease ends."""
-    reply_json: str | None = None
+    reply_json: str | None = field(default=None, repr=False)
     """Set when *state* is DONE; None there too under ``keep_text = "none"``."""
 
 
@@ -271,8 +271,8 @@ class ReplyStore(Protocol):
     """The reply cache's rows; policy (what may be stored or served, and when) is the ladder's.
 
     Thread-safe. *get* and *purge* block on the database, so an event loop calls
-    them through ``asyncio.to_thread``; *put* returns at once and never raises,
-    and a *get* in the same process sees it at once.
+    them on a thread and waits no longer than it can spare; *put* returns at once and
+    never raises, and a *get* in the same process sees it at once.
     """
 
     def get(self, key: str) -> CachedReply | None:
@@ -328,8 +328,9 @@ class ReplyStore(Protocol):
 class IdempotencyStore(Protocol):
     """Who owns an idempotency key, over all processes that share the store.
 
-    Thread-safe. Every method blocks on the database for at most about two
-    seconds, so an event loop calls it through ``asyncio.to_thread``.
+    Thread-safe. Every method waits for other writers at most about two seconds, and
+    for a database that hangs as long as that: an event loop calls it on a thread and
+    waits no longer than it can spare.
     """
 
     def begin(self, key: str, tenant: str, fingerprint: str, *, lease_s: float) -> IdempotencyEntry:

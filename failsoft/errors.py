@@ -309,7 +309,8 @@ class LadderExhaustedError(FallbackError):
             (`failsoft.call_records.AttemptRecord`).
         status: The HTTP status a server would say: 504 when the deadline ended it, 429 when
             every endpoint asked said so, else 503.
-        retry_after_s: When an endpoint expects room, in seconds; None when none said.
+        retry_after_s: When an endpoint expects room or may be asked again, in seconds; None
+            when nobody knows.
     """
 
     def __init__(
@@ -366,7 +367,7 @@ class IdempotencyRunningError(FallbackError):
     """The first call with this idempotency key still runs (HTTP 409).
 
     Attributes:
-        retry_after_s: When its lease ends at the latest, in seconds.
+        retry_after_s: When to ask again, in seconds.
     """
 
     def __init__(self, *, retry_after_s: float) -> None:
@@ -377,4 +378,7 @@ class IdempotencyRunningError(FallbackError):
 
 
 class ClientClosedError(FallbackError):
-    """The client was closed; make a new one."""
+    """The client was closed, before the call or under it."""
+
+    def __init__(self) -> None:
+        super().__init__("the client was closed; make a new one")

@@ -12,6 +12,7 @@ from typing import Any
 
 from failsoft.fallback.choice import Choice, choices_of, completion_choice
 from failsoft.fallback.failure import Failure, bad_reply, cut, error_in_reply, error_object
+from failsoft.fallback.reply import Usage
 
 Chunk = dict[str, Any]
 
@@ -76,10 +77,12 @@ class Assembly:
         if choice is None:
             choice = self._choices[index] = Choice()
         finish = raw.get("finish_reason")
-        if finish in FAULT_FINISHES:
-            return False, cut(f"finish reason {finish}")
         if finish is not None:
-            choice.finish_reason = str(finish)
+            if not isinstance(finish, str):
+                return False, bad_reply("a finish reason that is no word")
+            if finish in FAULT_FINISHES:
+                return False, cut(f"finish reason {finish}")
+            choice.finish_reason = finish
         is_content = choice.add_text(raw) if self._kind == "completion" else choice.add_delta(raw)
         return (
             (False, bad_reply("a delta that is none")) if is_content is None else (is_content, None)
@@ -116,7 +119,7 @@ class Assembly:
                 continue
             if choice.finish_reason in ("tool_calls", "function_call"):
                 return bad_reply("finish reason tool_calls without a tool call")
-            if not self.num_output_tokens_reported:
+            if not self._reported.num_output_tokens:
                 return bad_reply("an empty reply and no token sampled")
         return None
 
@@ -129,27 +132,30 @@ class Assembly:
         )
 
     @property
-    def num_output_tokens_reported(self) -> int | None:
-        """Output tokens by the endpoint's own usage; None when it gave none."""
-        return _count(self.usage, "completion_tokens")
-
-    @property
     def num_output_tokens(self) -> int | None:
-        """Output tokens: as reported, else one for each content chunk; None when nothing came."""
-        return self.num_output_tokens_reported or self.num_content_chunks or None
+        """Output tokens; None when nothing came and nothing was reported.
+
+        As reported, once the reply is finished. Before that a report is a running count at
+        best, so each content chunk counts for one token where that is more.
+        """
+        reported, counted = self._reported.num_output_tokens, self.num_content_chunks
+        if reported and self.is_finished:
+            return reported
+        return max(reported or 0, counted) or reported
 
     @property
     def num_prompt_tokens(self) -> int | None:
         """Prompt tokens as reported; None when not."""
-        return _count(self.usage, "prompt_tokens")
+        return self._reported.num_prompt_tokens
 
     @property
     def num_cached_tokens(self) -> int | None:
         """Prompt tokens from the endpoint's prefix cache as reported; None when not."""
-        details = self.usage.get("prompt_tokens_details") if self.usage else None
-        cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else None
-        prompt = self.num_prompt_tokens
-        return cached if cached is None or prompt is None else min(cached, prompt)
+        return self._reported.num_cached_tokens
+
+    @property
+    def _reported(self) -> Usage:
+        return Usage.reported(self.usage)
 
     @property
     def model(self) -> str | None:
@@ -185,11 +191,6 @@ class Assembly:
         if self.usage is not None:
             body["usage"] = dict(self.usage)
         return body
-
-
-def _count(table: Mapping[str, Any] | None, name: str) -> int | None:
-    value = table.get(name) if table else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _text(value: object) -> str | None:

@@ -5,7 +5,6 @@ own connections, each process its own breakers.
 """
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from failsoft.fallback.call import Kind
@@ -27,15 +26,15 @@ from failsoft.fallback.transport import HTTPTransport, Transport
 
 
 class AsyncClient:
-    """Answers through a ladder: always something, and always said what.
+    """`Client` for an event loop: the same methods, to ``await`` or to iterate over.
 
     Use it as an async context manager, or call `aclose` at the end.
 
     Args:
-        settings: Path of a ``failsoft.toml``, or settings.
-        backends: Where records and kept replies go; None opens the settings' store.
-        environ: Where API keys and ``FAILSOFT_HOME`` are; None takes the process's.
-        surroundings: Clocks, chance and sleep; None takes the real ones.
+        settings: See `Client`.
+        backends: See `Client`.
+        environ: See `Client`.
+        surroundings: See `Client`.
         make_transport: Makes what sends the requests of one event loop.
 
     Raises:
@@ -77,22 +76,7 @@ class AsyncClient:
         self._core.reload(read_source(settings))
 
     async def chat(self, messages: Messages, **arguments: Any) -> Reply:
-        """Return the whole reply to a chat.
-
-        Args:
-            messages: OpenAI-shaped messages, at least one.
-            **arguments: `CallOptions` (``ladder``, ``deadline_s``, ``tenant``,
-                ``idempotency_key``, ``cache``, ``fallback``); anything else goes into the
-                request as it is (``temperature``, ``max_tokens``, ``tools``, …).
-
-        Raises:
-            InvalidCallError: An argument is out of range.
-            CallRefusedError: An endpoint says it is the caller's fault.
-            LadderExhaustedError: No rung could answer; it carries every attempt.
-            IdempotencyConflictError: The key was used with another body.
-            IdempotencyRunningError: The key's first call still runs.
-            ClientClosedError: The client was closed.
-        """
+        """Return the whole reply to a chat; arguments and errors as in `Client.chat`."""
         options, fields = split(arguments)
         return await self.ask({"messages": list(messages), **fields}, **options)
 
@@ -102,24 +86,14 @@ class AsyncClient:
         return await self.ask({"prompt": prompt, **fields}, kind="completion", **options)
 
     def stream(self, messages: Messages, **arguments: Any) -> ReplyStream:
-        """Return the deltas of a chat's reply; arguments as in `chat`.
-
-        Iterating raises what `chat` raises before the first delta, and
-        StreamInterruptedError after it. `ReplyStream.reply` is there at the end.
-        """
+        """Return the deltas of a chat's reply; arguments and errors as in `Client.stream`."""
         options, fields = split(arguments)
         return self.ask_stream({"messages": list(messages), **fields}, **options)
 
     async def ask(
         self, body: Mapping[str, Any], *, kind: Kind = "chat", **options: Unpack[CallOptions]
     ) -> Reply:
-        """Return the whole reply to an OpenAI-shaped request; raises as `chat` does.
-
-        Args:
-            body: The request; ``model``, ``stream`` and ``stream_options`` are the ladder's.
-            kind: ``"chat"`` or ``"completion"``.
-            **options: See `CallOptions`.
-        """
+        """Return the whole reply to an OpenAI-shaped request; see `Client.ask`."""
         return await self._core.ask(
             make_request(self._core, kind, body, is_stream=False, **options)
         )
@@ -127,27 +101,19 @@ class AsyncClient:
     def ask_stream(
         self, body: Mapping[str, Any], *, kind: Kind = "chat", **options: Unpack[CallOptions]
     ) -> ReplyStream:
-        """Return the stream of an OpenAI-shaped request; `ReplyStream.chunks` are OpenAI's.
-
-        The usage chunk is among them when ``stream_options.include_usage`` asks for it.
-
-        Raises:
-            InvalidCallError: An argument is out of range.
-        """
+        """Return the stream of an OpenAI-shaped request; see `Client.ask_stream`."""
         request = make_request(self._core, kind, body, is_stream=True, **options)
         return ReplyStream(self._core, request, with_usage=wants_usage(body))
 
     async def aclose(self) -> None:
-        """Close this loop's connections and the store; new calls are refused."""
+        """Close this loop's connections and the store; new calls are refused.
+
+        Calls under way break off; their rows are written.
+        """
         await self._core.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.aclose()

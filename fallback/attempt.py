@@ -8,7 +8,6 @@ Comments, role chunks and usage chunks are no tokens and reset no clock. Units: 
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ from failsoft.fallback.assembly import Assembly, Chunk
 from failsoft.fallback.choice import chunks_of
 from failsoft.fallback.deadline import Clocks
 from failsoft.fallback.failure import Failure, bad_reply, clock_failure, cut, status_failure
+from failsoft.fallback.outside_json import parse_json
 from failsoft.fallback.retry_after import retry_after_s, should_retry
 from failsoft.fallback.sse import SSEParser
 from failsoft.fallback.surroundings import Surroundings
@@ -27,7 +27,8 @@ MAX_HELD_CHUNKS, MAX_HELD_BYTES = 64, 256 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 MAX_BODY_BYTES = 32 * 1024**2
 TAIL_S = 1.0
-"""After the last finish reason: how long to wait for the usage chunk and the end."""
+"""After the last finish reason: how long to wait for the usage chunk and the end; and after
+an error's status, for its body."""
 END_S = 0.02
 """After ``[DONE]``: how long to wait for the end of the body, which keeps the connection."""
 
@@ -194,17 +195,14 @@ class Attempt:
         has_content = False
         for data in events:
             if data.startswith(b"[DONE]"):
-                await self._reach_end()
+                await self._drain()
+                self._end_after(chunks, self.assembly.judge_end())
                 break
             is_content, failure, chunk = self._add(data)
             if failure is not None:
-                if self.assembly.is_finished:
-                    self._judge()  # the reply is whole, whatever became of its tail
-                elif self._content_s is None or not chunks:
-                    self._fail(failure)
-                else:
-                    # The caller has part of this text: hand on first what came before the fault.
-                    self._pending = failure
+                # Once it is finished the reply is whole, whatever became of its tail.
+                is_finished = self.assembly.is_finished
+                self._end_after(chunks, self.assembly.judge_end() if is_finished else failure)
                 break
             has_content = has_content or is_content
             chunks.append(chunk)
@@ -212,9 +210,18 @@ class Attempt:
             self._mark_content()
         return chunks
 
+    def _end_after(self, chunks: list[Chunk], failure: Failure | None) -> None:
+        """End well, or by *failure*: now, or once the caller has *chunks* of a text it knows."""
+        if failure is None:
+            self.is_ended = True
+        elif self._content_s is None or not chunks:
+            self._fail(failure)
+        else:
+            self._pending = failure
+
     def _add(self, data: bytes) -> tuple[bool, Failure | None, Chunk]:
         try:
-            chunk = json.loads(data)
+            chunk = parse_json(data)
         except ValueError:
             return False, bad_reply("an event that is not JSON"), {}
         is_content, failure = self.assembly.add(chunk)
@@ -226,14 +233,13 @@ class Attempt:
             self.ttft_s = self._content_s - self.started_s
         self._on_token()
 
-    async def _reach_end(self) -> None:
+    async def _drain(self) -> None:
         """Take the end of the body in, so that the connection can be used again."""
         assert self._pieces
         with contextlib.suppress(TimeoutError, RungFailedError):
             async with asyncio.timeout(END_S):
                 while await anext(self._pieces, None) is not None:
                     continue
-        self._judge()
 
     def _end(self) -> list[Chunk]:
         if self._parser.has_rest and not self.assembly.is_finished:
@@ -252,7 +258,7 @@ class Attempt:
         if len(raw) > MAX_BODY_BYTES:
             self._fail(bad_reply("a body without end"))
         try:
-            body = json.loads(raw)
+            body = parse_json(raw)
         except ValueError:
             self._fail(bad_reply("a body that is not JSON"))
         failure = self.assembly.add_completion(body)
@@ -274,8 +280,10 @@ class Attempt:
 
     async def _status_failure(self, reply: HTTPReply) -> Failure:
         body: Any = None
-        with contextlib.suppress(ValueError, RungFailedError):  # the status alone says enough
-            body = json.loads(await self._body(MAX_ERROR_BYTES))
+        # The status alone says enough.
+        with contextlib.suppress(ValueError, RungFailedError, TimeoutError):
+            async with asyncio.timeout(TAIL_S):
+                body = parse_json(await self._body(MAX_ERROR_BYTES))
         return status_failure(
             reply.status,
             body=body,

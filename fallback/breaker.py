@@ -3,7 +3,7 @@
 Knows nothing of HTTP. Units: monotonic seconds. Not thread-safe: one event loop
 owns it. Closed to open on a failure ratio over a rolling window with a minimum
 sample, on some transport failures in a row, or when the endpoint is stuck
-(requests run, no token comes). After the open time one leased probe goes out;
+(requests wait, no token comes). After the open time one leased probe goes out;
 everybody else goes to the next rung until it is back or its lease ran out.
 """
 
@@ -16,7 +16,7 @@ from failsoft.fallback.rolling_window import RollingWindow
 CONSECUTIVE_TRANSPORT = 5
 """Connections in a row without any reply that open it (Envoy's outlier default)."""
 STUCK_RUNNING = 3
-"""Requests that must wait for a token before their silence counts as stuck."""
+"""Requests that must wait for their first token before their silence counts as stuck."""
 MAX_OPEN_DOUBLINGS = 5
 MAX_OPEN_S = 300.0
 JITTER_RATIO = 0.1
@@ -74,7 +74,7 @@ class Breaker:
     Args:
         config: Ratio, sample, window and open time.
         slow_s: A first token later than this counts as a failure.
-        silent_s: No token for this long from an endpoint with requests running means stuck.
+        silent_s: No token for this long from an endpoint that requests wait for means stuck.
         lease_s: A probe that says nothing for this long is lost; the next caller probes.
         clock: Monotonic seconds.
         random: Uniform draw from [0, 1).
@@ -114,7 +114,7 @@ class Breaker:
         now_s = self._clock()
         if self.state is BreakerState.CLOSED:
             if self._num_waiting >= STUCK_RUNNING and now_s - self._quiet_since_s > self._silent_s:
-                self._open("stuck: requests run and no token comes")
+                self._open("stuck: requests wait and no token comes")
                 return None
             return Permit(self, self.generation, is_probe=False)
         if now_s < self._until_s:
@@ -132,13 +132,13 @@ class Breaker:
         return Permit(self, _NO_GENERATION, is_probe=False)
 
     def on_wait_begin(self) -> None:
-        """An attempt was sent and waits for a token."""
+        """An attempt was sent and waits for its first token."""
         if self._num_waiting == 0:
             self._quiet_since_s = self._clock()
         self._num_waiting += 1
 
     def on_wait_end(self) -> None:
-        """That attempt waits no longer, whatever ended it."""
+        """That attempt waits no longer: its first token came, or it ended without one."""
         self._num_waiting -= 1
 
     def on_token(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from failsoft.call_records import EventRecord, Recorder, ReplyStore
 from failsoft.config.secrets import read_secret
 from failsoft.config.settings import CACHE_RUNG, EndpointConfig, LadderConfig, Settings
+from failsoft.errors import ConfigError
 from failsoft.fallback.breaker import Breaker, BreakerState
 from failsoft.fallback.cached_rung import CachedRung
 from failsoft.fallback.discovery import EngineFinder
@@ -14,6 +15,7 @@ from failsoft.fallback.endpoint import Endpoint, EngineLocator, Target, Version
 from failsoft.fallback.ladder import Ladder, Rung
 from failsoft.fallback.retry_budget import RetryBudget
 from failsoft.fallback.rung import EndpointRung, Place
+from failsoft.fallback.store_threads import StoreThreads
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
 
@@ -28,13 +30,14 @@ class Builder:
         finder: Finds local engines.
         recorder: Gets an event for each change of a breaker.
         replies: The reply cache; None leaves every cached rung out.
+        threads: What asks the reply cache.
         transport: Returns the running event loop's transport.
         on_answer: Told after each answer of an endpoint.
         environ: Where API keys are.
         surroundings: Clocks, chance and sleep.
 
     Raises:
-        ConfigError: An API key's variable is not set.
+        ConfigError: An API key's variable is not set, or holds no key.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Builder:
         finder: EngineFinder,
         recorder: Recorder,
         replies: ReplyStore | None,
+        threads: StoreThreads,
         transport: Callable[[], Transport],
         on_answer: Callable[[Endpoint, Target], None],
         environ: Mapping[str, str],
@@ -53,6 +57,7 @@ class Builder:
         self._finder = finder
         self._recorder = recorder
         self._replies = replies
+        self._threads = threads
         self._transport = transport
         self._on_answer = on_answer
         self._environ = environ
@@ -89,10 +94,8 @@ class Builder:
                 rungs.append(self._model_rung(endpoints[name], place, config, budget))
             elif self._replies is not None and self._settings.serves_cache(config):
                 above = [n for n in config.rungs[:index] if n != CACHE_RUNG] or models
-                rung = self._cached_rung(
-                    index, config, [endpoints[n] for n in above], store=self._replies
-                )
-                rungs.append(rung)
+                runs = [endpoints[n] for n in above]
+                rungs.append(self._cached_rung(index, config, runs, store=self._replies))
         return Ladder(config, rungs=tuple(rungs), budget=budget)
 
     def _model_rung(
@@ -116,6 +119,8 @@ class Builder:
             ladder=config.name,
             config=config.cache,
             store=store,
+            threads=self._threads,
+            has_models_below=index < len(config.rungs) - 1,
             versions=lambda: [endpoint.version() for endpoint in endpoints],
         )
 
@@ -174,6 +179,13 @@ class Builder:
         if config.api_key_env is not None:
             key = f"endpoints.{config.name}.api_key_env"
             secret = read_secret(config.api_key_env, key=key, environ=self._environ)
+            if not (secret.isascii() and secret.isprintable() and secret == secret.strip()):
+                raise ConfigError(
+                    key=key,
+                    value=config.api_key_env,
+                    allowed="a variable that holds printable ASCII alone; often a line break or "
+                    "a space was copied with the key",
+                )
         url = config.url.rstrip("/")
         where = hashlib.sha256(f"{url}\0{config.model}".encode()).hexdigest()
         return Target(

@@ -6,10 +6,8 @@ what they could not, whatever the sampling, and then a stale reply beats none
 (RFC 5861). Never for tools, never for a caller who opted out. Units: seconds.
 """
 
-import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
 
 from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.call_records import AttemptRecord, CachedReply, ReplyStore, ServedVersion
@@ -21,10 +19,13 @@ from failsoft.fallback.call import Call, CallRequest
 from failsoft.fallback.context_check import uses_tools
 from failsoft.fallback.endpoint import Version
 from failsoft.fallback.failure import Action, Failure
-from failsoft.fallback.reply import Reply, Usage
+from failsoft.fallback.reply import Reply, Usage, kept_body
+from failsoft.fallback.store_threads import StoreThreads
 
 MIN_READ_S = 0.05
-"""A read may take this long even at the deadline: it is the last thing left to try."""
+"""Reading may take this long even at the deadline: it is the last thing left to try."""
+MAX_READ_S = 0.25
+"""What reading may take where a model stands below: that one must still get its time."""
 
 
 class CachedRung:
@@ -35,6 +36,8 @@ class CachedRung:
         ladder: The ladder's name.
         config: Times and matching.
         store: Where replies are.
+        threads: What asks the store.
+        has_models_below: Whether a model rung stands below it.
         versions: Returns, best first, what the ladder's model rungs run now; those above it,
             or all of them when it stands first.
     """
@@ -46,12 +49,16 @@ class CachedRung:
         ladder: str,
         config: CacheConfig,
         store: ReplyStore,
+        threads: StoreThreads,
+        has_models_below: bool,
         versions: Callable[[], list[Version]],
     ) -> None:
         self.index = index
         self._ladder = ladder
         self._config = config
         self._store = store
+        self._threads = threads
+        self._has_models_below = has_models_below
         self._versions = versions
 
     @property
@@ -67,14 +74,20 @@ class CachedRung:
             and (self._config.sampled_first or request.body.get("temperature") == 0)
         )
 
-    def key(self, request: CallRequest, version: Version) -> str:
-        """Return the key of the reply that *version* gives to *request*."""
+    def key(self, request: CallRequest, version: Version, *, is_exact: bool = False) -> str:
+        """Return the key of the reply that *version* gives to *request*.
+
+        Args:
+            request: The request.
+            version: What answers it.
+            is_exact: Every field counts, whatever the ladder's ``match`` leaves out.
+        """
         return reply_key(
             request.body,
             kind=request.kind,
             tenant=request.tenant,
             version=version.key,
-            match=self._config.match,
+            match="exact" if is_exact else self._config.match,
         )
 
     async def ask(self, call: Call) -> KeptAnswer:
@@ -89,10 +102,11 @@ class CachedRung:
                 call, Outcome.CACHE_NOT_ALLOWED, "no cached reply for this call here"
             )
         began_s = call.surroundings.clock()
+        until_s = began_s + self._reading_s(call)
         versions = self._versions()
         outcome = Outcome.CACHE_MISS
         for version in versions[:1] if self.is_first else versions:
-            kept = await self._read(call, version)
+            kept = await self._read(call, version, until_s)
             if kept is None:
                 continue
             age_s = max(0.0, call.surroundings.wall() - kept.created_at_ms / 1000)
@@ -135,10 +149,18 @@ class CachedRung:
         stale_s = 0.0 if self.is_first else self._config.stale_if_error_s
         return self._config.ttl_s + stale_s
 
-    async def _read(self, call: Call, version: Version) -> CachedReply | None:
+    def _reading_s(self, call: Call) -> float:
+        remaining_s = call.deadline.remaining_s
+        if self._has_models_below:
+            return min(MAX_READ_S, remaining_s / 2)
+        return max(MIN_READ_S, remaining_s)
+
+    async def _read(self, call: Call, version: Version, until_s: float) -> CachedReply | None:
         try:
-            async with asyncio.timeout(max(MIN_READ_S, call.deadline.remaining_s)):
-                return await asyncio.to_thread(self._find, call.request, version)
+            return await self._threads.ask(
+                lambda: self._find(call.request, version),
+                timeout_s=max(0.0, until_s - call.surroundings.clock()),
+            )
         except StoreError as exc:
             raise self._passed(call, Outcome.STORE_FAILED, "the store cannot be read") from exc
         except TimeoutError as exc:
@@ -151,7 +173,12 @@ class CachedRung:
         return self._store.get(self.key(request, version))
 
     def _serve(self, call: Call, kept: CachedReply, age_s: float, began_s: float) -> KeptAnswer:
-        body: dict[str, Any] = json.loads(kept.reply_json)
+        try:
+            body = kept_body(kept.reply_json)
+        except ValueError:
+            raise self._passed(
+                call, Outcome.STORE_FAILED, "the kept reply cannot be read"
+            ) from None
         call.record(
             AttemptRecord(
                 call_id=call.call_id,
@@ -174,7 +201,7 @@ class CachedRung:
                 model=body.get("model"),
                 body=body,
                 attempts=tuple(call.attempts),
-                usage=usage_of(body),
+                usage=Usage.reported(body.get("usage")),
                 cost=call.cost,
                 age_s=age_s,
                 is_stale=age_s > self._config.ttl_s,
@@ -185,14 +212,3 @@ class CachedRung:
         failure = Failure(outcome=outcome, action=Action.STEP_DOWN, detail=detail)
         call.pass_over(rung=self.index, endpoint=CACHE_RUNG, failure=failure)
         return RungFailedError(rung=CACHE_RUNG, cause=failure)
-
-
-def usage_of(body: dict[str, Any]) -> Usage:
-    """Return the usage a whole reply reports."""
-    usage = body.get("usage") or {}
-    details = usage.get("prompt_tokens_details") or {}
-    return Usage(
-        num_prompt_tokens=usage.get("prompt_tokens"),
-        num_output_tokens=usage.get("completion_tokens"),
-        num_cached_tokens=details.get("cached_tokens"),
-    )

@@ -6,8 +6,8 @@ but for stamps that end in ``_at_ms``.
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from failsoft.call_records import AttemptRecord, Recorder
@@ -21,6 +21,8 @@ Kind = Literal["chat", "completion"]
 
 MAX_DEADLINE_S = 86_400.0
 MAX_IDEMPOTENCY_KEY_CHARS = 255
+MAX_NESTING = 100
+"""Levels of a request; what hashes it recurses, and nobody means as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +34,14 @@ class CallRequest:
     """
 
     kind: Kind
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] = field(repr=False)
     """The OpenAI-shaped request; ``model`` and ``stream`` are set for each endpoint."""
     ladder: str
     deadline_s: float | None = None
     """None takes the ladder's."""
     tenant: str = ""
     """Set by a server, never taken from a body; keeps replies and keys apart."""
-    idempotency_key: str | None = None
+    idempotency_key: str | None = field(default=None, repr=False)
     cache: CacheMode = "on"
     """``off`` neither reads nor keeps a reply; ``refresh`` asks the models first, wherever the
     cache stands, and keeps what they say."""
@@ -48,9 +50,12 @@ class CallRequest:
     is_stream: bool = False
 
     def __post_init__(self) -> None:
-        if self.deadline_s is not None and not 0 < self.deadline_s <= MAX_DEADLINE_S:
+        deadline_s: object = self.deadline_s
+        if deadline_s is not None and not (
+            isinstance(deadline_s, int | float) and 0 < deadline_s <= MAX_DEADLINE_S
+        ):
             raise InvalidCallError(
-                f"deadline_s = {self.deadline_s!r}: give seconds in 0..{MAX_DEADLINE_S:g}",
+                f"deadline_s is out of range: give seconds in 0..{MAX_DEADLINE_S:g}",
                 param="deadline_s",
             )
         if self.cache not in ("on", "off", "refresh"):
@@ -71,13 +76,24 @@ class CallRequest:
             raise InvalidCallError(f"{field} is missing or empty: give at least one", param=field)
         if self.kind == "chat" and not _are_messages(self.body["messages"]):
             raise InvalidCallError("messages must be a list of objects", param="messages")
-        try:
-            json.dumps(self.body, allow_nan=False)
-        except (TypeError, ValueError) as exc:
-            raise InvalidCallError(f"the request is no JSON: {exc}", param="body") from exc
+        self._check_json()
         n = self.body.get("n")
         if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
-            raise InvalidCallError(f"n = {n!r}: give an integer of at least 1", param="n")
+            raise InvalidCallError("n is out of range: give an integer of at least 1", param="n")
+
+    def _check_json(self) -> None:
+        try:
+            text = json.dumps(self.body, allow_nan=False)
+        except (TypeError, ValueError) as exc:
+            raise InvalidCallError(f"the request is no JSON: {exc}", param="body") from exc
+        except RecursionError:
+            text = "{" * (MAX_NESTING + 1)
+        # Few requests have so many brackets at all, so few are looked at any further.
+        if text.count("{") + text.count("[") > MAX_NESTING and _is_deep(self.body):
+            raise InvalidCallError(
+                f"the request is nested too deeply: give at most {MAX_NESTING} levels",
+                param="body",
+            )
 
     @property
     def num_choices(self) -> int:
@@ -87,12 +103,29 @@ class CallRequest:
     @property
     def _num_prompts(self) -> int:
         prompt = self.body.get("prompt") if self.kind == "completion" else None
-        many = isinstance(prompt, list) and bool(prompt) and not isinstance(prompt[0], int)
-        return len(prompt) if isinstance(prompt, list) and many else 1
+        if isinstance(prompt, str) or not isinstance(prompt, Sequence):
+            return 1
+        return 1 if isinstance(prompt[0], int) else len(prompt)
 
 
 def _are_messages(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(message, Mapping) for message in value)
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether *value* has more than `MAX_NESTING` levels; without recursion itself."""
+    level = [value]
+    for _ in range(MAX_NESTING):
+        level = [inner for outer in level for inner in _containers_in(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _containers_in(value: object) -> Iterable[object]:
+    inside = value.values() if isinstance(value, Mapping) else value
+    assert isinstance(inside, Iterable)
+    return [inner for inner in inside if isinstance(inner, Mapping | list | tuple)]
 
 
 def new_call_id(at_ms: int) -> str:
@@ -186,11 +219,11 @@ class Call:
 
     @property
     def cost(self) -> float | None:
-        """Sum over attempts that brought tokens; None when one of them has no cost."""
+        """Sum over attempts that used tokens; None when one of them has no cost."""
         total = 0.0
         for attempt in self.attempts:
             if attempt.cost is not None:
                 total += attempt.cost
-            elif attempt.num_output_tokens is not None:
+            elif attempt.num_output_tokens is not None or attempt.num_prompt_tokens is not None:
                 return None
         return total

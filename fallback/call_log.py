@@ -5,6 +5,7 @@ Knows nothing of rungs. Use as a context manager around the whole call.
 
 import asyncio
 import json
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -29,11 +30,13 @@ class CallLog:
     Args:
         call: The call.
         keeps_text: Whether the settings keep every call's own words.
+        on_end: Called once the row is written.
     """
 
-    def __init__(self, call: Call, *, keeps_text: bool) -> None:
+    def __init__(self, call: Call, *, keeps_text: bool, on_end: Callable[[], None]) -> None:
         self._call = call
         self._keeps_text = keeps_text
+        self._on_end = on_end
         self.reply: Reply | None = None
 
     def __enter__(self) -> Self:
@@ -51,9 +54,12 @@ class CallLog:
 
     def end(self, exc: BaseException | None) -> None:
         """Record the call's end; *exc* is what ended it short of a reply."""
-        self._call.recorder.record_call(self._row(exc))
-        if self._keeps_text:
-            self._record_text()
+        try:
+            self._call.recorder.record_call(self._row(exc))
+            if self._keeps_text:
+                self._record_text()
+        finally:
+            self._on_end()
 
     def _row(self, exc: BaseException | None) -> CallRecord:
         call, reply = self._call, self.reply

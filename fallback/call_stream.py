@@ -4,7 +4,7 @@ A plain object, not a generator: a generator inside a generator cannot be closed
 order when an event loop shuts down under it. One task reads one stream.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from failsoft.fallback.answer import Answer, KeptAnswer
 from failsoft.fallback.assembly import Chunk
@@ -14,17 +14,15 @@ from failsoft.fallback.idempotency import Claim
 from failsoft.fallback.ladder import Ladder
 from failsoft.fallback.reply import Reply
 
-MAX_WRITE_S = 10.0
-"""What the write of an idempotent reply may take beside the call."""
-
 
 class Desk(Protocol):
     """What a stream needs of the client's core."""
 
-    keeps_text: bool
-
     def begin(self, request: CallRequest) -> tuple[Call, Ladder]:
         """Return a new call and its ladder."""
+
+    def log(self, call: Call) -> CallLog:
+        """Return what writes the call's row."""
 
     async def claim(self, call: Call) -> Claim | Reply | None:
         """Claim the call's idempotency key."""
@@ -37,9 +35,6 @@ class Desk(Protocol):
 
     def release(self, held: Claim | Reply | None) -> None:
         """Free an idempotency key."""
-
-    def spawn(self, work: Any) -> None:
-        """Run *work* beside the calls."""
 
 
 class CallStream:
@@ -73,7 +68,7 @@ class CallStream:
             return None
         try:
             answer = self._answer or await self._begin()
-            chunks = await answer.next()
+            chunks = None if self._is_over else await answer.next()
         except BaseException as exc:
             await self._end(exc)
             raise
@@ -84,7 +79,7 @@ class CallStream:
     async def _begin(self) -> Answer:
         call, ladder = self._desk.begin(self._request)
         self._call, self._ladder = call, ladder
-        self._log = CallLog(call, keeps_text=self._desk.keeps_text)
+        self._log = self._desk.log(call)
         self._held = held = await self._desk.claim(call)
         if isinstance(held, Reply):
             self._answer = KeptAnswer(held)
@@ -99,19 +94,28 @@ class CallStream:
             await self._end(GeneratorExit())
 
     async def _end(self, exc: BaseException | None) -> None:
-        """Enter how it ended, once: whole, broken by *exc*, or left."""
-        self._is_over = True
-        if self._call is None or self._ladder is None or self._log is None:
-            return
+        """Stop, and enter how it ended, once: whole, broken by *exc*, or left.
+
+        A stream may be left by another task while its reader waits.
+        """
+        is_entered, self._is_over = self._is_over, True
         try:
             if self._answer is not None:
                 await self._answer.aclose()
         finally:
-            if self._answer is not None and self._answer.is_whole:
-                self.reply = self._log.reply = self._answer.reply()
-                self._desk.keep(self._call, self._ladder, self._answer, self.reply)
-            if self.reply is None:
+            if not is_entered:
+                self._enter(exc)
+            elif self.reply is None:
                 self._desk.release(self._held)
-            elif isinstance(self._held, Claim):
-                self._desk.spawn(self._held.finish(self.reply, timeout_s=MAX_WRITE_S))
-            self._log.end(None if self.reply is not None else exc)
+
+    def _enter(self, exc: BaseException | None) -> None:
+        if self._call is None or self._ladder is None or self._log is None:
+            return
+        if self._answer is not None and self._answer.is_whole:
+            self.reply = self._log.reply = self._answer.reply()
+            self._desk.keep(self._call, self._ladder, self._answer, self.reply)
+        if self.reply is None:
+            self._desk.release(self._held)
+        elif isinstance(self._held, Claim):
+            self._held.finish_beside(self.reply)
+        self._log.end(None if self.reply is not None else exc)

@@ -5,7 +5,7 @@ append; log probabilities append list by list; a field nobody knows keeps its la
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
 _KNOWN = frozenset({*_TEXT_FIELDS, "role", "tool_calls", "function_call"})
@@ -78,15 +78,13 @@ class Choice:
         if not isinstance(calls, list):
             return None
         for position, part in enumerate(calls):
-            if not isinstance(part, Mapping) or not isinstance(part.get("function", {}), Mapping):
+            piece = _call_piece(part, position)
+            if piece is None:
                 return None
-            call = self._calls.setdefault(
-                part.get("index", position), {"function": {"name": "", "arguments": ""}}
-            )
+            call = self._calls.setdefault(piece.place, {"function": {"name": "", "arguments": ""}})
             call.update({k: v for k, v in part.items() if k not in ("index", "function") and v})
-            function = part.get("function", {})
-            call["function"]["name"] += function.get("name") or ""
-            call["function"]["arguments"] += function.get("arguments") or ""
+            call["function"]["name"] += piece.name
+            call["function"]["arguments"] += piece.arguments
             self.has_content = True
         return bool(calls)
 
@@ -129,6 +127,27 @@ class Choice:
             "logprobs": self._logprobs,
             "finish_reason": self.finish_reason,
         }
+
+
+class _CallPiece(NamedTuple):
+    place: int
+    name: str
+    arguments: str
+
+
+def _call_piece(part: object, position: int) -> _CallPiece | None:
+    """Return what one piece of a tool call adds; None when it is malformed."""
+    function = (part.get("function") or {}) if isinstance(part, Mapping) else None
+    if not isinstance(part, Mapping) or not isinstance(function, Mapping):
+        return None
+    index = part.get("index")
+    piece = (
+        position if index is None else index,
+        function.get("name") or "",
+        function.get("arguments") or "",
+    )
+    is_well_formed = all(map(isinstance, piece, (int, str, str)))
+    return _CallPiece(*piece) if is_well_formed else None
 
 
 def choices_of(body: object) -> list[Any] | None:

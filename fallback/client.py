@@ -3,10 +3,8 @@
 Right in threads, in notebooks (where a loop already runs) and in forked workers.
 """
 
-import queue
-from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from collections.abc import Mapping
+from typing import Any, Self, Unpack
 
 from failsoft.config.settings import Settings
 from failsoft.errors import ClientClosedError
@@ -16,13 +14,10 @@ from failsoft.fallback.call import Kind
 from failsoft.fallback.core import Backends
 from failsoft.fallback.ladder import Ladder
 from failsoft.fallback.open_core import SettingsSource, read_source
-from failsoft.fallback.reply import Delta, Reply
+from failsoft.fallback.reply import Reply
 from failsoft.fallback.request_face import CallOptions, Messages, Prompt, split
-from failsoft.fallback.stream import NO_REPLY_YET, ReplyStream
 from failsoft.fallback.surroundings import Surroundings
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from failsoft.fallback.sync_stream import SyncReplyStream
 
 
 class Client:
@@ -53,7 +48,6 @@ class Client:
             settings, backends=backends, environ=environ, surroundings=surroundings
         )
         self._loop = BackgroundLoop()
-        self._is_closed = False
 
     @property
     def ladders(self) -> Mapping[str, Ladder]:
@@ -67,7 +61,6 @@ class Client:
             ConfigError: The settings are wrong, name another store, or an API key's variable is
                 not set; the old settings stay.
         """
-        self._check_open()
         self._loop.run(self._reload(read_source(settings)))
 
     async def _reload(self, settings: Settings) -> None:
@@ -98,7 +91,7 @@ class Client:
         options, fields = split(arguments)
         return self.ask({"prompt": prompt, **fields}, kind="completion", **options)
 
-    def stream(self, messages: Messages, **arguments: Any) -> "SyncReplyStream":
+    def stream(self, messages: Messages, **arguments: Any) -> SyncReplyStream:
         """Return the deltas of a chat's reply; arguments as in `chat`.
 
         Iterating raises what `chat` raises before the first delta, and
@@ -117,123 +110,33 @@ class Client:
             kind: ``"chat"`` or ``"completion"``.
             **options: See `CallOptions`.
         """
-        self._check_open()
         return self._loop.run(self._client.ask(body, kind=kind, **options))
 
     def ask_stream(
         self, body: Mapping[str, Any], *, kind: Kind = "chat", **options: Unpack[CallOptions]
-    ) -> "SyncReplyStream":
+    ) -> SyncReplyStream:
         """Return the stream of an OpenAI-shaped request; `SyncReplyStream.chunks` are OpenAI's.
 
         The usage chunk is among them when ``stream_options.include_usage`` asks for it.
 
         Raises:
             InvalidCallError: An argument is out of range.
+            ClientClosedError: The client was closed.
         """
-        self._check_open()
+        if self._loop.is_closed:
+            raise ClientClosedError
         stream = self._client.ask_stream(body, kind=kind, **options)
         return SyncReplyStream(stream, self._loop)
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClientClosedError("the client was closed; make a new one")
-
     def close(self) -> None:
-        """Cancel what runs, close connections and the store; new calls are refused."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._loop.run(self._client.aclose())
-            self._loop.close()
+        """Cancel what runs, close connections and the store; new calls are refused.
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class SyncReplyStream:
-    """Deltas of one reply; nothing is asked before the first is read.
-
-    Leaving it (``break`` out of a ``with``, `close`) cancels everything behind it.
-    One thread reads one stream.
-    """
-
-    def __init__(self, stream: ReplyStream, loop: BackgroundLoop) -> None:
-        self._stream = stream
-        self._loop = loop
-        # Unbounded, yet bounded by one reply: a slow reader must not stall the loop.
-        self._chunks: queue.SimpleQueue[dict[str, Any] | BaseException | None] = queue.SimpleQueue()
-        self._pump: Future[None] | None = None
-        self._is_over = False
-
-    @property
-    def reply(self) -> Reply:
-        """The whole reply.
-
-        Raises:
-            RuntimeError: The stream was not read to its end.
+        Calls under way in other threads end by ClientClosedError.
         """
-        if not self._is_over:
-            raise RuntimeError(NO_REPLY_YET)
-        return self._stream.reply
-
-    def __iter__(self) -> Iterator[Delta]:
-        """Yield the deltas that carry text; raises as `Client.stream` says."""
-        for chunk in self.chunks():
-            delta = Delta.of(chunk)
-            if delta:
-                yield delta
-
-    def chunks(self) -> Iterator[dict[str, Any]]:
-        """Yield OpenAI-shaped chunks as they came; raises as iterating does."""
-        if self._pump is None:
-            self._pump = self._loop.submit(self._run())
-        try:
-            while not self._is_over:
-                item = self._chunks.get()
-                if isinstance(item, dict):
-                    yield item
-                    continue
-                self._is_over = True
-                if item is not None:
-                    raise item
-        finally:
-            self.close()
-
-    async def _run(self) -> None:
-        """Move chunks from the loop to the reader."""
-        try:
-            async for chunk in self._stream.chunks():
-                self._chunks.put(chunk)
-        except BaseException as exc:
-            self._chunks.put(exc)
-            raise
-        else:
-            self._chunks.put(None)
-        finally:
-            await self._stream.aclose()
-
-    def close(self) -> None:
-        """Leave: whatever still runs for this stream is cancelled."""
-        if self._pump is not None and not self._pump.done():
-            self._pump.cancel()
-
-    def __del__(self) -> None:
-        self.close()
+        self._loop.close(self._client.aclose())
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()

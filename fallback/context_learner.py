@@ -6,18 +6,21 @@ refusal is tried again after a while. vLLM, SGLang and our engine put
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from failsoft.errors import RungFailedError
 from failsoft.fallback.endpoint import Endpoint, Target
+from failsoft.fallback.outside_json import parse_json
 from failsoft.fallback.transport import Transport
 
 ASK_TIMEOUT_S = 5.0
 ASK_AGAIN_S = 300.0
 MAX_BYTES = 1024**2
 
+Place = tuple[str, str]
+"""URL and model: an engine's port changes with every start."""
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
@@ -30,7 +33,8 @@ class ContextLearner:
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._next_ask_s: dict[tuple[int, str, str], float] = {}
+        # An endpoint that a reload replaced goes, and its successor is asked anew.
+        self._next_ask_s: WeakKeyDictionary[Endpoint, dict[Place, float]] = WeakKeyDictionary()
 
     def on_answer(
         self, endpoint: Endpoint, target: Target, *, transport: Transport, spawn: Spawn
@@ -41,14 +45,19 @@ class ContextLearner:
         if target.context_tokens is not None:
             endpoint.context_tokens = target.context_tokens
             return
-        key = (id(endpoint), target.url, target.model)
-        if self._clock() < self._next_ask_s.get(key, float("-inf")):
+        next_ask_s = self._next_ask_s.setdefault(endpoint, {})
+        place = (target.url, target.model)
+        if self._clock() < next_ask_s.get(place, float("-inf")):
             return
-        self._next_ask_s[key] = self._clock() + ASK_AGAIN_S
-        spawn(self._ask(endpoint, target, transport, key))
+        next_ask_s[place] = self._clock() + ASK_AGAIN_S
+        spawn(self._ask(endpoint, target, transport, next_ask_s))
 
     async def _ask(
-        self, endpoint: Endpoint, target: Target, transport: Transport, key: tuple[int, str, str]
+        self,
+        endpoint: Endpoint,
+        target: Target,
+        transport: Transport,
+        next_ask_s: dict[Place, float],
     ) -> None:
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
@@ -59,7 +68,7 @@ class ContextLearner:
             return  # not knowing is fine: the endpoint itself refuses what is too long
         if tokens is not None:
             endpoint.context_tokens = tokens
-        self._next_ask_s[key] = float("inf")
+        next_ask_s[target.url, target.model] = float("inf")
 
 
 async def _models(target: Target, transport: Transport, rung: str) -> object:
@@ -75,7 +84,7 @@ async def _models(target: Target, transport: Transport, rung: str) -> object:
             raw += piece
             if len(raw) > MAX_BYTES:
                 raise ValueError("a list of models without end")
-        return json.loads(raw) if reply.status == 200 else None
+        return parse_json(raw) if reply.status == 200 else None
     finally:
         await reply.aclose()
 
@@ -90,5 +99,6 @@ def max_model_len(body: object, model: str) -> int | None:
     for entry in models if isinstance(models, list) else []:
         if isinstance(entry, dict) and entry.get("id") == model:
             tokens = entry.get("max_model_len")
-            return tokens if isinstance(tokens, int) and tokens > 0 else None
+            is_count = isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0
+            return tokens if is_count else None
     return None

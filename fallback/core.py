@@ -6,11 +6,9 @@ transports and one set of breakers. Knows nothing of threads. Units: seconds.
 
 import asyncio
 import os
-import weakref
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from failsoft.call_records import IdempotencyStore, Recorder, ReplyStore
 from failsoft.config.settings import Settings
@@ -24,13 +22,15 @@ from failsoft.fallback.context_learner import ContextLearner
 from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.idempotency import Claim, claim
 from failsoft.fallback.ladder import Ladder
+from failsoft.fallback.loop_parts import LoopParts
 from failsoft.fallback.reply import Reply
-from failsoft.fallback.single_flight import Flight, Flights
+from failsoft.fallback.single_flight import Flight
+from failsoft.fallback.store_threads import StoreThreads
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
 
-MIN_WRITE_S = 0.05
-"""What the write of an idempotent reply may take at the deadline."""
+MIN_WRITE_S, MAX_WRITE_S = 0.05, 1.0
+"""How long a caller waits for the write of an idempotent reply: at the deadline, and at most."""
 CLOSE_S = 1.0
 """What a closing client gives to the work beside its calls."""
 
@@ -45,15 +45,6 @@ class Backends:
     keys: IdempotencyStore
     close: Callable[[], None] = lambda: None
     """Flushes and closes them; called once."""
-
-
-@dataclass(slots=True)
-class LoopParts:
-    """What belongs to one event loop."""
-
-    transport: Transport
-    flights: Flights = field(default_factory=Flights)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class Core:
@@ -84,12 +75,11 @@ class Core:
         self._pid = os.getpid()
         self.backends = backends
         self.surroundings = surroundings
-        self.keeps_text = settings.store.keep_text == "all"
+        self._keeps_text = settings.store.keep_text == "all"
         self._make_transport = make_transport
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopParts] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._loops: dict[asyncio.AbstractEventLoop, LoopParts] = {}
         self._is_closed = False
+        self._threads = StoreThreads()
         self._store_config = settings.store
         self._learner = ContextLearner(clock=surroundings.clock)
         self._finder = EngineFinder(home)
@@ -103,9 +93,13 @@ class Core:
             finder=self._finder,
             recorder=self.backends.recorder,
             replies=self.backends.replies,
+            threads=self._threads,
             transport=lambda: self._parts().transport,
             on_answer=lambda endpoint, target: self._learner.on_answer(
-                endpoint, target, transport=self._parts().transport, spawn=self.spawn
+                endpoint,
+                target,
+                transport=self._parts().transport,
+                spawn=self._parts().spawn,
             ),
             environ=self._environ,
             surroundings=self.surroundings,
@@ -137,7 +131,7 @@ class Core:
             FallbackError: See `failsoft.errors`; every kind says what to do.
         """
         call, ladder = self.begin(request)
-        with CallLog(call, keeps_text=self.keeps_text) as log:
+        with self.log(call) as log:
             held = await self.claim(call)
             if isinstance(held, Reply):
                 log.reply = held
@@ -150,7 +144,8 @@ class Core:
                 self.release(held)
                 raise
             if held is not None:
-                await held.finish(log.reply, timeout_s=max(MIN_WRITE_S, call.deadline.remaining_s))
+                write_s = min(MAX_WRITE_S, max(MIN_WRITE_S, call.deadline.remaining_s))
+                await held.finish(log.reply, timeout_s=write_s)
             return log.reply
 
     def stream(self, request: CallRequest) -> CallStream:
@@ -165,7 +160,7 @@ class Core:
             InvalidCallError: There is no such ladder.
         """
         if self._is_closed:
-            raise ClientClosedError("the client was closed; make a new one")
+            raise ClientClosedError
         if self._pid != os.getpid():
             self._begin_anew()
         ladder = self.ladders.get(request.ladder)
@@ -182,9 +177,15 @@ class Core:
         )
         return call, ladder
 
+    def log(self, call: Call) -> CallLog:
+        """Return what writes the call's row; a client that closes waits for it."""
+        parts = self._parts()
+        parts.begin_call()
+        return CallLog(call, keeps_text=self._keeps_text, on_end=parts.end_call)
+
     async def claim(self, call: Call) -> Claim | Reply | None:
         """Claim the call's idempotency key; see `failsoft.fallback.idempotency.claim`."""
-        return await claim(self.backends.keys, call)
+        return await claim(self.backends.keys, call, self._threads)
 
     async def answer(self, call: Call, ladder: Ladder) -> Answer:
         """Return an answer, shared with others who ask the same right now if that is allowed."""
@@ -196,7 +197,8 @@ class Core:
             return await ladder.ask(call)
         key = (
             ladder.config.name,
-            cached.key(request, version),
+            # A kept reply may stand for one of other sampling; a live one must be asked for.
+            cached.key(request, version, is_exact=True),
             request.is_stream,
             request.fallback,
         )
@@ -226,13 +228,13 @@ class Core:
     def release(self, held: Claim | Reply | None) -> None:
         """Free an idempotency key, beside the call: a caller who left waits for nothing."""
         if isinstance(held, Claim):
-            self.spawn(held.release())
+            held.release()
 
     def _begin_anew(self) -> None:
         """Forget, in a forked child, what the parent had under way: it never ends here."""
         self._pid = os.getpid()
         self._inherited = self._loops  # not to be closed: its sockets are the parent's too
-        self._loops = weakref.WeakKeyDictionary()
+        self._loops = {}
         self.ladders = self._builder.build()
 
     def _parts(self) -> LoopParts:
@@ -240,31 +242,23 @@ class Core:
         parts = self._loops.get(loop)
         if parts is None:
             if self._is_closed:
-                raise ClientClosedError("the client was closed; make a new one")
-            parts = self._loops[loop] = LoopParts(transport=self._make_transport())
+                raise ClientClosedError
+            for ended in [known for known in self._loops if known.is_closed()]:
+                del self._loops[ended]  # it told nobody that it would end
+            parts = self._loops[loop] = LoopParts(
+                self._make_transport(), on_end=lambda: self._loops.pop(loop, None)
+            )
         return parts
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run *work* beside the calls; closing the client waits for it a little."""
-        tasks = self._parts().tasks
-        task = asyncio.get_running_loop().create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
     async def aclose(self) -> None:
-        """Close this loop's connections and the backends; new calls are refused."""
+        """Close this loop's connections and the backends; new calls are refused.
+
+        Calls under way break off, and their rows are written.
+        """
         self._is_closed = True
-        parts = self._loops.pop(asyncio.get_running_loop(), None)
+        parts = self._loops.get(asyncio.get_running_loop())
         if parts is not None:
-            await _finish(parts.tasks)
-            await parts.transport.aclose()
+            await parts.aclose(timeout_s=CLOSE_S)
+        await self._threads.finish(timeout_s=CLOSE_S)
         await asyncio.to_thread(self.backends.close)
-
-
-async def _finish(tasks: set[asyncio.Task[None]]) -> None:
-    """Let work beside the calls end, but not for long."""
-    if tasks:
-        _, late = await asyncio.wait(tasks, timeout=CLOSE_S)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        self._threads.close()

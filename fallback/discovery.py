@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from failsoft.config.run_files import is_alive, is_private, run_folder, write_private_json
 
@@ -106,7 +107,8 @@ def _parse(raw: Mapping[str, Any]) -> RunningEngine:
     if raw["schema"] != SCHEMA:
         raise ValueError("another schema")
     texts = {name: str(raw[name]) for name in ("slot", "url", "version")}
-    if not texts["url"].startswith(("http://", "https://")):
+    parts = urlsplit(texts["url"])  # whose port raises ValueError when there can be none
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError("not a URL")
     limit = raw.get("max_model_len")
     return RunningEngine(

@@ -9,7 +9,7 @@ the SRE book; 429 with ``insufficient_quota`` is no rate limit; our engine's
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -39,7 +39,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One attempt's failure; its ``str`` is safe to log and to show."""
+    """One attempt's failure; its ``str`` and ``repr`` are safe to log and to show."""
 
     outcome: Outcome
     action: Action
@@ -52,7 +52,8 @@ class Failure:
     """Whether the breaker may count it against the endpoint."""
     is_transport: bool = False
     """Whether no reply came at all: some in a row open the breaker at once."""
-    error_body: Mapping[str, Any] | None = None
+    error_body: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The endpoint's own words, which may quote the caller: in no message and no ``repr``."""
 
     def __str__(self) -> str:
         status = f" {self.status}" if self.status is not None else ""

@@ -17,6 +17,20 @@ from failsoft.fallback.rung import EndpointRung
 
 Rung = EndpointRung | CachedRung
 
+_NOT_ASKED = frozenset(
+    {
+        Outcome.BREAKER_OPEN,
+        Outcome.SKIPPED_BUDGET,
+        Outcome.SKIPPED_DEADLINE,
+        Outcome.SKIPPED_CONTEXT,
+        Outcome.SKIPPED_CAPABILITY,
+        Outcome.CACHE_MISS,
+        Outcome.CACHE_EXPIRED,
+        Outcome.CACHE_NOT_ALLOWED,
+        Outcome.STORE_FAILED,
+    }
+)
+
 
 class Ladder:
     """One ladder of the settings, with its rungs and its retry budget.
@@ -109,7 +123,11 @@ def _not_asked(call: Call, rungs: tuple[Rung, ...]) -> list[EndpointRung]:
     the endpoint's own refusal tells the caller more than an outage that is none.
     """
     models = {rung.place.index: rung for rung in rungs if isinstance(rung, EndpointRung)}
-    passed = [(models[a.rung], a.outcome) for a in call.attempts if a.rung in models]
+    passed = [
+        (models[a.rung], a.outcome)
+        for a in call.attempts
+        if a.rung in models and a.rung not in call.asked
+    ]
     left_alone = [model for model, outcome in passed if outcome is Outcome.BREAKER_OPEN]
     if left_alone or call.num_sent:
         return left_alone
@@ -120,9 +138,10 @@ def _not_asked(call: Call, rungs: tuple[Rung, ...]) -> list[EndpointRung]:
 def _status(call: Call, failures: list[Failure]) -> int:
     if call.deadline.remaining_s <= 0 or any(f.outcome is Outcome.DEADLINE for f in failures):
         return 504
-    asked = [f for f in failures if f.status is not None]
+    asked = [f for f in failures if f.outcome not in _NOT_ASKED]
     limited = (Outcome.THROTTLED, Outcome.QUOTA)
-    return 429 if asked and all(f.outcome in limited for f in asked) else 503
+    is_limit = all(f.outcome in limited and f.status != 503 for f in asked)
+    return 429 if asked and is_limit else 503
 
 
 def _refused(rung: str, failure: Failure) -> CallRefusedError:

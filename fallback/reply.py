@@ -4,12 +4,16 @@ Every reply says which rung and which version answered, after which attempts, an
 how old it is if the cache gave it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from failsoft.call_records import AttemptRecord
+from failsoft.fallback.outside_json import parse_json
 
 CACHE_RUNG_NAME = "cache"
+MAX_TOKENS = 2**53
+"""An endpoint that reports more does not count tokens; a double is exact up to here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +23,29 @@ class Usage:
     num_prompt_tokens: int | None
     num_output_tokens: int | None
     num_cached_tokens: int | None = None
-    """Prompt tokens from the endpoint's own prefix cache."""
+    """Prompt tokens from the endpoint's own prefix cache; never more than the prompt's."""
+
+    @classmethod
+    def reported(cls, usage: object) -> Self:
+        """Return what an OpenAI-shaped ``usage`` object says; a count that is none is not known.
+
+        >>> Usage.reported({"prompt_tokens": 7, "completion_tokens": "many"})
+        Usage(num_prompt_tokens=7, num_output_tokens=None, num_cached_tokens=None)
+        """
+        prompt = _count(usage, "prompt_tokens")
+        details = usage.get("prompt_tokens_details") if isinstance(usage, Mapping) else None
+        cached = _count(details, "cached_tokens")
+        return cls(
+            num_prompt_tokens=prompt,
+            num_output_tokens=_count(usage, "completion_tokens"),
+            num_cached_tokens=cached if cached is None or prompt is None else min(cached, prompt),
+        )
+
+
+def _count(table: object, name: str) -> int | None:
+    value = table.get(name) if isinstance(table, Mapping) else None
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
+    return value if is_count else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +100,19 @@ class Reply:
         return reason
 
 
+def kept_body(text: str) -> dict[str, Any]:
+    """Return the OpenAI-shaped reply that a store kept as *text*.
+
+    Raises:
+        ValueError: It is none: cut, or written by another version.
+    """
+    body = parse_json(text)
+    choices = body.get("choices") if isinstance(body, dict) else None
+    if not choices or not isinstance(choices, list):
+        raise ValueError("no reply")
+    return dict(body)
+
+
 class Delta(str):
     """A piece of the first choice's text; the chunk it came in is beside it."""
 
@@ -93,6 +132,8 @@ class Delta(str):
 def _text_of(chunk: dict[str, Any]) -> str:
     for choice in chunk.get("choices", ()):
         if choice.get("index", 0) == 0:
-            text = (choice.get("delta") or {}).get("content") or choice.get("text")
+            delta = choice.get("delta")
+            text = delta.get("content") if isinstance(delta, dict) else None
+            text = text or choice.get("text")
             return text if isinstance(text, str) else ""
     return ""

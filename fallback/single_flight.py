@@ -1,13 +1,15 @@
 """Single flight: parallel callers of the very same request share one climb of the ladder.
 
 The climb runs in a task of its own, so no caller's leaving stops it for the others;
-when the last one leaves it is cancelled. Every caller keeps its own deadline: when
-the flight ends by its own first, those with time left start another. Belongs to one
-event loop. Units: monotonic seconds.
+when the last one leaves it is cancelled. Every caller keeps its own deadline. A
+flight has its first caller's: when it ends by that, those with time left start
+another, and since a stream that has begun cannot, nobody joins one that would end
+long before his own deadline. Belongs to one event loop. Units: monotonic seconds.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from dataclasses import replace
 
 from failsoft.call_records import AttemptOutcome as Outcome
@@ -18,14 +20,16 @@ from failsoft.fallback.failure import Action, Failure
 from failsoft.fallback.reply import Delta, Reply
 
 DEADLINE_STATUS = 504
+MIN_SHARED_RATIO = 0.5
+"""Of the time a caller has, what a stream in flight must have left for him to join it."""
 FlightKey = tuple[object, ...]
 
 
 class Flight:
     """One climb that several callers share: its chunks so far, and how it ended."""
 
-    def __init__(self, leader_id: str) -> None:
-        self.leader_id = leader_id
+    def __init__(self, leader: Call) -> None:
+        self._leader = leader
         self.chunks: list[list[Chunk]] = []
         self.reply: Reply | None = None
         self.error: Exception | None = None
@@ -34,6 +38,30 @@ class Flight:
         """Whether its last caller left before the end: nobody may join it any more."""
         self.task: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def leader_id(self) -> str:
+        """The call that climbs for everybody, and is charged."""
+        return self._leader.call_id
+
+    def may_take(self, call: Call) -> bool:
+        """Return whether *call* may join, with most of its own deadline ahead of it."""
+        if self.is_abandoned:
+            return False
+        left_s = self._leader.deadline.remaining_s
+        return not call.request.is_stream or (
+            left_s >= MIN_SHARED_RATIO * call.deadline.remaining_s
+        )
+
+    def _patience_s(self, call: Call) -> float | None:
+        """Return how long *call* waits for news at most; None as long as it takes.
+
+        The first caller waits for the climb's own end, which comes at his deadline, and brings
+        every rung's cause with it, or the stale reply that is read last.
+        """
+        if call.call_id == self.leader_id:
+            return None
+        return max(0.0, call.deadline.remaining_s)
 
     @property
     def is_over(self) -> bool:
@@ -50,15 +78,15 @@ class Flight:
         self.reply, self.error = reply, error
         self._wake()
 
-    async def changed(self, timeout_s: float) -> None:
+    async def changed(self, call: Call) -> None:
         """Wait for the next news.
 
         Raises:
-            TimeoutError: There was none in time.
+            TimeoutError: There was none within *call*'s patience.
         """
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(self._patience_s(call)):
             await waiter
 
     def _wake(self) -> None:
@@ -104,7 +132,7 @@ class SharedAnswer:
             if flight.reply is not None:
                 return None
             try:
-                await flight.changed(max(0.0, self._call.deadline.remaining_s))
+                await flight.changed(self._call)
             except TimeoutError as exc:
                 raise self._interrupted() from exc
         self._position += 1
@@ -124,9 +152,10 @@ class SharedAnswer:
         )
 
     def reply(self) -> Reply:
-        """Return the whole reply; only its first caller is charged for it."""
-        reply = self._flight.reply
-        assert reply is not None
+        """Return the whole reply, a copy of each caller's own; only the first is charged for it."""
+        shared = self._flight.reply
+        assert shared is not None
+        reply = replace(shared, body=deepcopy(shared.body))
         if self._call.call_id == self._flight.leader_id:
             return reply
         return replace(reply, call_id=self._call.call_id, attempts=(), cost=0.0)
@@ -159,13 +188,13 @@ class Flights:
         """
         while True:
             flight = self._flights.get(key)
-            if flight is None or flight.is_abandoned:
+            if flight is None or not flight.may_take(call):
                 flight = self._start(key, call, climb)
             answer = SharedAnswer(flight, call)
             flight.join()
             try:
                 while not (flight.is_over or (flight.chunks and call.request.is_stream)):
-                    await flight.changed(max(0.0, call.deadline.remaining_s))
+                    await flight.changed(call)
             except TimeoutError as exc:
                 await answer.aclose()
                 raise _late(call) from exc
@@ -181,7 +210,7 @@ class Flights:
     def _start(
         self, key: FlightKey, call: Call, climb: Callable[[Flight], Awaitable[Reply]]
     ) -> Flight:
-        flight = self._flights[key] = Flight(call.call_id)
+        flight = self._flights[key] = Flight(call)
         flight.task = asyncio.create_task(self._fly(key, flight, climb))
         return flight
 
@@ -193,7 +222,7 @@ class Flights:
         except Exception as exc:  # noqa: BLE001 - it is raised again in every caller
             flight.end(error=exc)
         except asyncio.CancelledError:
-            flight.end(error=ClientClosedError("the client was closed; make a new one"))
+            flight.end(error=ClientClosedError())
             raise
         finally:
             # Before anybody waits again: a call that comes now must start a new flight.

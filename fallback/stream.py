@@ -1,7 +1,6 @@
 """One streamed reply, as an async caller reads it."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from types import TracebackType
 from typing import Any, Self
 
 from failsoft.fallback.call import CallRequest
@@ -72,10 +71,5 @@ class ReplyStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.aclose()

@@ -112,7 +112,7 @@ class _Reply:
             async for piece in self._response.aiter_bytes():
                 yield piece
         except httpx2.HTTPError as exc:
-            raise RungFailedError(rung=self._rung, cause=body_failure(exc)) from exc
+            raise RungFailedError(rung=self._rung, cause=body_failure(exc)) from _quotable(exc)
 
     async def aclose(self) -> None:
         try:
@@ -126,6 +126,12 @@ def load_library() -> None:
     for name in _LATE_IMPORTS:
         with contextlib.suppress(ModuleNotFoundError):
             import_module(name)
+
+
+_UNUSABLE = replace(
+    transport_failure(Outcome.CONNECT_FAILED, "its URL, key or proxy setting cannot be used"),
+    action=Action.STEP_DOWN,
+)
 
 
 class HTTPTransport:
@@ -146,22 +152,26 @@ class HTTPTransport:
         on_sent: Callable[[], None] = lambda: None,
     ) -> HTTPReply:
         """See `Transport.send`."""
-        parsed, client = self._urls.get(url) or self._remember(url)
         watch = _Watch(on_sent)
-        request = httpx2.Request(
-            "GET" if content is None else "POST",
-            parsed,
-            headers=headers,
-            content=content,
-            extensions={
-                "timeout": {"connect": connect_s, "read": None, "write": None, "pool": None},
-                "trace": watch,
-            },
-        )
+        try:
+            parsed, client = self._urls.get(url) or self._remember(url)
+            request = httpx2.Request(
+                "GET" if content is None else "POST",
+                parsed,
+                headers=headers,
+                content=content,
+                extensions={
+                    "timeout": {"connect": connect_s, "read": None, "write": None, "pool": None},
+                    "trace": watch,
+                },
+            )
+        except (ImportError, ValueError, httpx2.InvalidURL):
+            # The words may quote a header: none are shown.
+            raise RungFailedError(rung=rung, cause=_UNUSABLE) from None
         try:
             response = await client.send(request, stream=True)
         except httpx2.HTTPError as exc:
-            raise RungFailedError(rung=rung, cause=head_failure(exc)) from exc
+            raise RungFailedError(rung=rung, cause=head_failure(exc)) from _quotable(exc)
         except (UnicodeError, ValueError) as exc:
             # A reply head that h11 let through and the library could not read.
             raise RungFailedError(rung=rung, cause=bad_reply("a reply head that is none")) from exc
@@ -219,6 +229,11 @@ def head_failure(exc: httpx2.HTTPError) -> Failure:
     if isinstance(exc, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
         return bad_reply("a request the HTTP library refuses")
     return transport_failure(Outcome.RESET, "the connection closed before the reply")
+
+
+def _quotable(exc: httpx2.HTTPError) -> httpx2.HTTPError | None:
+    """Return *exc* for a traceback; None when its words quote bytes: a key, or a user's text."""
+    return None if isinstance(exc, httpx2.ProtocolError | httpx2.DecodingError) else exc
 
 
 def body_failure(exc: httpx2.HTTPError) -> Failure:

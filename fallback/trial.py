@@ -57,10 +57,13 @@ class Trial:
         self._timeouts = timeouts
         self._started_at_ms = call.surroundings.wall_ms()
         self._is_settled = False
+        self._is_waiting = True
         endpoint.breaker.on_wait_begin()
 
     def on_open(self) -> None:
         """The first content is here: a probe has its answer, the call its first delta."""
+        # From here on the gap clock watches, which knows a caller who reads slowly.
+        self._end_wait()
         self._call.on_content()
         if self._permit.is_probe:
             self._permit.succeed(ttft_s=self.attempt.ttft_s)
@@ -71,10 +74,15 @@ class Trial:
             return
         self._is_settled = True
         # All that must not be lost comes before the first await: a second cancel may hit there.
-        self._endpoint.breaker.on_wait_end()
+        self._end_wait()
         self._judge(end)
         self._call.record(self._row(end))
         await self.attempt.aclose()
+
+    def _end_wait(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self._endpoint.breaker.on_wait_end()
 
     def _judge(self, end: Failure | BaseException | None) -> None:
         if end is None:

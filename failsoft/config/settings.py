@@ -7,6 +7,7 @@ never live here, only the names of the environment variables that hold them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from failsoft.config.allowed import EnvName, Name, between, check_fields, matching
 from failsoft.config.price import TokenPrice
@@ -115,10 +116,23 @@ class EndpointConfig:
             raise ConfigError(
                 key="model", value=self.model, allowed="set with url and only with url"
             )
+        if self.url is not None and not _has_host(self.url):
+            raise ConfigError(
+                key="url", value=self.url, allowed="http(s)://HOST:PORT/PATH, the port 1..65535"
+            )
         if self.price is not None and self.url is None:
             raise ConfigError(
                 key="price", value=self.price, allowed="set with url; a pin's version has the price"
             )
+
+
+def _has_host(url: str) -> bool:
+    """Return whether *url* names a host, and a port if any that there can be."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port out of range, or half an IPv6 address
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,13 @@ class Prepared(NamedTuple):
     record: Any
 
 
+class Unfit(NamedTuple):
+    """A row that will never be written, and why."""
+
+    item: Prepared
+    why: str
+
+
 class BatchWriter:
     """Inserts prepared rows; knows nothing of queues or threads."""
 
@@ -56,20 +63,20 @@ class BatchWriter:
             self._statements[key] = INSERTS[kind].statement(num_rows, self._placeholder)
         return self._statements[key]
 
-    def insert_each(self, batch: Sequence[Prepared]) -> list[Prepared]:
+    def insert_each(self, batch: Sequence[Prepared]) -> list[Unfit]:
         """Write *batch* row by row and return those that cannot be stored.
 
         Raises:
             StoreError: The database refused for a reason that is not about a row.
         """
-        unfit: list[Prepared] = []
+        unfit: list[Unfit] = []
         for item in batch:
             try:
                 self.insert([item])
             except (StoreError, OverflowError, UnicodeError) as exc:
                 if not is_about_a_row(exc):
                     raise
-                unfit.append(item)
+                unfit.append(Unfit(item, str(exc)))
         return unfit
 
 
@@ -78,9 +85,11 @@ def is_about_a_row(exc: Exception) -> bool:
     if not isinstance(exc, StoreError):
         return True
     cause = exc.__cause__
-    state = getattr(getattr(cause, "orig", None), "sqlstate", None) or ""
-    is_data = isinstance(cause, DataError | IntegrityError | ProgrammingError)
-    return is_data or state[:2] in _ROW_STATES
+    state = getattr(getattr(cause, "orig", None), "sqlstate", None)
+    if state:
+        return state[:2] in _ROW_STATES
+    # No server spoke: the driver could not bind a value. SQLite never says a state.
+    return isinstance(cause, DataError | IntegrityError | ProgrammingError)
 
 
 def _chunks(rows: list[Row]) -> Iterator[list[Row]]:

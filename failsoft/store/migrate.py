@@ -80,5 +80,5 @@ def _upgrade(database: Database, connection: sa.Connection) -> str | None:
         try:
             command.upgrade(config, "head")
         except (CommandError, SQLAlchemyError) as exc:
-            raise database.error(f"migration failed: {exc}") from exc
+            raise database.error(f"migration failed: {str(exc).splitlines()[0]}") from exc
     return revision

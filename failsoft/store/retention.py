@@ -22,11 +22,17 @@ _FREE_PAGES = 2_000
 
 
 class _Rule(NamedTuple):
-    """Rows of *table* whose *stamp* lies before the cutoff go."""
+    """Rows of *table* whose *stamp* lies *age_ms* back go."""
 
     table: sa.Table
     stamp: sa.Column[int]
     age_ms: float
+
+    def is_old(self, now_ms: float) -> sa.ColumnElement[bool]:
+        """Return the condition; at age 0 every row goes, also one stamped by a clock ahead."""
+        if self.age_ms == 0:
+            return sa.true()
+        return self.stamp < int(now_ms - self.age_ms)
 
 
 class Retention:
@@ -69,8 +75,7 @@ class Retention:
         now_ms = self._clock() * 1000
         deleted: Counter[str] = Counter()
         for rule in self._rules:
-            is_old = rule.stamp < int(now_ms - rule.age_ms)
-            deleted[rule.table.name] = self._delete(rule.table, is_old)
+            deleted[rule.table.name] = self._delete(rule.table, rule.is_old(now_ms))
         if self._keep_text == "none":
             deleted["idempotency replies"] = self._forget_idempotency_replies()
         return +deleted
@@ -113,7 +118,19 @@ class Retention:
         self._database.checkpoint("TRUNCATE")
 
     def _delete(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
-        """Delete a batch; look first, for most times there is nothing to take a lock for."""
+        return self._change(table, condition, sa.delete(table))
+
+    def _forget_idempotency_replies(self) -> int:
+        has_text = idempotency.c.reply_json.is_not(None)
+        return self._change(idempotency, has_text, sa.update(idempotency).values(reply_json=None))
+
+    def _change(
+        self,
+        table: sa.Table,
+        condition: sa.ColumnElement[bool],
+        change: sa.Delete | sa.Update,
+    ) -> int:
+        """Change a batch; look first, for most times there is nothing to take a lock for."""
         key = list(table.primary_key.columns)
         some = sa.select(*key).where(condition).limit(BATCH_ROWS)
         with self._database.read() as connection:
@@ -121,16 +138,4 @@ class Retention:
                 return 0
         with self._database.write() as connection:
             whole_key = key[0] if len(key) == 1 else sa.tuple_(*key)
-            return connection.execute(sa.delete(table).where(whole_key.in_(some))).rowcount
-
-    def _forget_idempotency_replies(self) -> int:
-        has_text = idempotency.c.reply_json.is_not(None)
-        with self._database.read() as connection:
-            if (
-                connection.execute(sa.select(idempotency.c.key_hash).where(has_text)).first()
-                is None
-            ):
-                return 0
-        with self._database.write() as connection:
-            statement = sa.update(idempotency).where(has_text).values(reply_json=None)
-            return connection.execute(statement).rowcount
+            return connection.execute(change.where(whole_key.in_(some))).rowcount

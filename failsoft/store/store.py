@@ -5,7 +5,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Self
 
 from failsoft.call_records import CachedReply, IdempotencyStore, Recorder, ReplyStore
@@ -118,12 +117,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _settled(self, reply: CachedReply) -> None:

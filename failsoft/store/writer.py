@@ -21,7 +21,7 @@ from failsoft.call_records import (
     ServedVersion,
 )
 from failsoft.errors import StoreError
-from failsoft.store.batch import BatchWriter, Prepared, is_about_a_row
+from failsoft.store.batch import BatchWriter, Prepared, Unfit, is_about_a_row
 from failsoft.store.database import Database
 from failsoft.store.rows import INSERTS, RecordKind
 from failsoft.store.tally import Tally, WriterStats
@@ -221,13 +221,13 @@ class RecordWriter:
             except StoreError as exc:
                 self._tally.fail(str(exc))
                 if is_last:
-                    unfit = batch
+                    unfit = [Unfit(item, str(exc)) for item in batch]
                     break
                 self._closing.wait(wait_s)
                 wait_s = min(2 * wait_s, _LAST_RETRY_S)
-        for item in unfit:
-            self._lose(item.kind, item.record, None)
-        lost = {id(item) for item in unfit}
+        for item, why in unfit:
+            self._lose(item.kind, item.record, why)
+        lost = {id(item) for item, _ in unfit}
         written = [item for item in batch if id(item) not in lost] if lost else batch
         self._tally.write(item.kind for item in written)
         for item in written:
@@ -236,7 +236,7 @@ class RecordWriter:
         if len(unfit) < len(batch):
             self._tell(is_last=False)
 
-    def _write(self, batch: list[Prepared]) -> list[Prepared]:
+    def _write(self, batch: list[Prepared]) -> list[Unfit]:
         """Write *batch* and return the rows that are unfit.
 
         Raises:
@@ -250,7 +250,7 @@ class RecordWriter:
             return self._batches.insert_each(batch)
         return []
 
-    def _lose(self, kind: RecordKind, record: Any, why: str | None) -> None:
+    def _lose(self, kind: RecordKind, record: Any, why: str) -> None:
         """Count a queued record that will never be written."""
         self._tally.drop(kind, why)
         if kind is RecordKind.REPLY:

@@ -38,6 +38,10 @@ from failsoft.errors import ConfigError
         (lambda: EndpointConfig(name="a"), "pin"),
         (lambda: EndpointConfig(name="a", pin="p", url="http://h/v1", model="m"), "pin"),
         (lambda: EndpointConfig(name="a", url="http://h/v1"), "model"),
+        (lambda: EndpointConfig(name="a", url="http://h:99999/v1", model="m"), "url"),
+        (lambda: EndpointConfig(name="a", url="http://h:x/v1", model="m"), "url"),
+        (lambda: EndpointConfig(name="a", url="http://[::1/v1", model="m"), "url"),
+        (lambda: EndpointConfig(name="a", url="http:///v1", model="m"), "url"),
         (lambda: EndpointConfig(name="a", pin="p", model="m"), "model"),
     ],
 )

@@ -1,5 +1,6 @@
 """Ladders over fault servers, for tests: settings in one line, records in memory."""
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +18,14 @@ from failsoft.config.settings import (
     TimeoutConfig,
 )
 from failsoft.fallback.async_client import AsyncClient
+from failsoft.fallback.client import Client
 from failsoft.fallback.core import Backends
 from failsoft.fallback.memory_store import (
     MemoryIdempotencyStore,
     MemoryRecorder,
     MemoryReplyStore,
 )
+from failsoft.fallback.reply import Reply
 from failsoft.fallback.surroundings import Surroundings
 
 Note = Callable[[str, object], None]
@@ -89,11 +92,17 @@ def settings_for(
     return Settings(endpoints=endpoints, ladders={"chat": ladder})
 
 
-def make_rig(settings: Settings, *, surroundings: Surroundings | None = None) -> Rig:
+def make_rig(
+    settings: Settings,
+    *,
+    surroundings: Surroundings | None = None,
+    replies: MemoryReplyStore | None = None,
+    keys: MemoryIdempotencyStore | None = None,
+) -> Rig:
     """Return a client over *settings* with its records in memory."""
-    recorder, replies = MemoryRecorder(), MemoryReplyStore()
+    recorder, replies = MemoryRecorder(), replies or MemoryReplyStore()
     around = surroundings or Surroundings()
-    keys = MemoryIdempotencyStore(wall=around.wall)
+    keys = keys or MemoryIdempotencyStore(wall=around.wall)
     client = AsyncClient(
         settings,
         backends=Backends(recorder=recorder, replies=replies, keys=keys),
@@ -103,9 +112,31 @@ def make_rig(settings: Settings, *, surroundings: Surroundings | None = None) ->
     return Rig(client=client, recorder=recorder, replies=replies, keys=keys, settings=settings)
 
 
+def memory() -> Backends:
+    """Return backends in memory."""
+    return Backends(
+        recorder=MemoryRecorder(), replies=MemoryReplyStore(), keys=MemoryIdempotencyStore()
+    )
+
+
+def make_client(settings: Settings) -> Client:
+    """Return a sync client with its records in memory."""
+    return Client(settings, backends=memory(), environ={})
+
+
 @contextmanager
 def refused_port() -> Iterator[int]:
     """Yield a loopback port that refuses connections: bound, not listening."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         yield sock.getsockname()[1]
+
+
+def ask(rig: Rig, **arguments: Any) -> Reply:
+    """Return one reply of *rig* and close it."""
+
+    async def run() -> Reply:
+        async with rig.client as client:
+            return await client.chat(ASK, **arguments)
+
+    return asyncio.run(run())

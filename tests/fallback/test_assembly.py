@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from failsoft.fallback.assembly import Assembly
 from failsoft.fallback.choice import chunks_of
+from failsoft.fallback.reply import Delta
 
 
 def chunk(delta: dict[str, Any], *, index: int = 0, finish: str | None = None) -> dict[str, Any]:
@@ -154,12 +155,39 @@ def test_without_usage_each_content_chunk_is_a_token() -> None:
     assert (assembly.num_output_tokens, assembly.num_prompt_tokens) == (5, None)
 
 
-@pytest.mark.parametrize("usage", [{"completion_tokens": "5"}, {"completion_tokens": -1}, "many"])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"completion_tokens": "5"},
+        {"completion_tokens": -1},
+        {"completion_tokens": True},
+        {"completion_tokens": 10**400},
+        {"completion_tokens": 2**63, "prompt_tokens_details": ["x"]},
+        "many",
+    ],
+)
 def test_nonsense_usage_is_no_usage(usage: object) -> None:
     """An endpoint's counts are checked before they cost anything."""
     assembly = build({**chunk({"content": "x"}), "usage": usage})
 
     assert assembly.num_output_tokens == 1
+
+
+def test_a_count_in_mid_stream_is_not_the_last_one() -> None:
+    """Some endpoints report from the first chunk on; a cut reply is charged for what came."""
+    first = {**chunk({"content": "x"}), "usage": {"prompt_tokens": 5, "completion_tokens": 1}}
+    rest = [chunk({"content": "x"})] * 9
+
+    assert build(first, *rest).num_output_tokens == 10
+    assert build(first, *rest, chunk({}, finish="stop")).num_output_tokens == 1
+
+
+def test_no_token_is_a_count_and_not_unknown() -> None:
+    """A filtered reply without text cost its prompt: its cost must not come out as 0."""
+    usage = {"prompt_tokens": 5, "completion_tokens": 0}
+    assembly = build({**chunk({}, finish="content_filter"), "usage": usage})
+
+    assert (assembly.num_prompt_tokens, assembly.num_output_tokens) == (5, 0)
 
 
 def test_more_cached_tokens_than_prompt_are_capped() -> None:
@@ -168,3 +196,54 @@ def test_more_cached_tokens_than_prompt_are_capped() -> None:
     assembly = build({**chunk({"content": "x"}), "usage": usage})
 
     assert assembly.num_cached_tokens == 5
+
+
+CHUNKS: dict[str, dict[str, Any]] = {
+    "chat": {
+        **chunk({"content": "x", "role": "assistant", "reasoning": "r"}, finish="stop"),
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": {}},
+    },
+    "tools": chunk(
+        {"tool_calls": [{"index": 0, "id": "t", "function": {"name": "f", "arguments": "{}"}}]},
+        finish="tool_calls",
+    ),
+    "completion": {
+        "choices": [
+            {"index": 0, "text": "x", "finish_reason": "stop", "logprobs": {"tokens": ["x"]}}
+        ]
+    },
+}
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def spoilt(node: Any, value: object, rng: Any) -> Any:
+    """Return *node* with one random place in it, maybe all of it, replaced by *value*."""
+    if not node or not isinstance(node, dict | list) or rng.random() < 0.1:
+        return value
+    if isinstance(node, list):
+        place = rng.randrange(len(node))
+        return [spoilt(v, value, rng) if i == place else v for i, v in enumerate(node)]
+    name = rng.choice(sorted(node))
+    return {k: spoilt(v, value, rng) if k == name else v for k, v in node.items()}
+
+
+@pytest.mark.parametrize("kind", CHUNKS)
+@given(JSON_VALUES, st.randoms(use_true_random=False))
+def test_whatever_stands_in_a_chunk_it_is_taken_or_refused(
+    kind: str, value: object, rng: Any
+) -> None:
+    """Never an exception: the next rung answers in place of an endpoint that talks nonsense."""
+    bad = spoilt(CHUNKS[kind], value, rng)
+    assembly = Assembly(kind="completion" if kind == "completion" else "chat", num_choices=1)
+    for one in (CHUNKS[kind], bad):
+        _, failure = assembly.add(one)
+        if failure is None:
+            Delta.of(one)
+
+    if assembly.judge_end() is None:
+        assert list(chunks_of(assembly.completion()))
+    assert assembly.add_completion(bad) is None or str(assembly.num_output_tokens)

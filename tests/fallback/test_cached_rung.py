@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from failsoft.call_records import CachedReply, ServedVersion
 from failsoft.config.settings import CacheConfig, StoreConfig
-from failsoft.errors import CallRefusedError, LadderExhaustedError, StoreError
+from failsoft.errors import CallRefusedError, LadderExhaustedError
 from failsoft.fallback.reply import Reply
 from failsoft.fallback.surroundings import Surroundings
 from tests.fallback.fake_time import FakeTime
@@ -252,36 +251,6 @@ def test_a_kept_reply_is_streamed_like_a_live_one(server_a: FaultServer) -> None
 
     assert text == "A0 A1 A2 "
     assert reply.rung == "cache"
-
-
-class BrokenStore:
-    """A reply store whose database is gone."""
-
-    def get(self, key: str) -> CachedReply | None:
-        raise StoreError("gone", url="sqlite://")
-
-    last_digest = get
-
-    def note_served(self, served: ServedVersion) -> None:
-        """Drop it."""
-
-    def put(self, reply: CachedReply) -> None:
-        """Drop it."""
-
-
-def test_a_broken_store_fails_the_rung_and_not_the_ladder(server_a: FaultServer) -> None:
-    """The model below still answers."""
-
-    async def act(scene: Scene) -> Reply:
-        return await scene.ask(temperature=0)
-
-    scene = Scene(server_a, "cache", "a")
-    cached = scene.rig.client.ladders["chat"].cached
-    assert cached is not None
-    cached._store = BrokenStore()  # type: ignore[assignment]
-
-    assert scene.play(act).rung == "a"
-    assert scene.rig.ledger == ["cache store_failed", "a ok"]
 
 
 def test_without_kept_text_there_is_no_cached_rung(server_a: FaultServer) -> None:

@@ -5,41 +5,22 @@ import gc
 import os
 import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from failsoft.config.settings import Settings, StoreConfig
-from failsoft.errors import ClientClosedError, InvalidCallError, StreamInterruptedError
+from failsoft.config.settings import StoreConfig
+from failsoft.errors import InvalidCallError
 from failsoft.fallback.async_client import AsyncClient
+from failsoft.fallback.call import MAX_NESTING
 from failsoft.fallback.client import Client
-from failsoft.fallback.core import Backends
-from failsoft.fallback.memory_store import (
-    MemoryIdempotencyStore,
-    MemoryRecorder,
-    MemoryReplyStore,
-)
 from failsoft.store import Store
 from tests.fallback.fault_server import FaultServer
-from tests.fallback.rig import ASK, PATIENT, settings_for
+from tests.fallback.rig import ASK, PATIENT, make_client, memory, settings_for
 
 TEXT = "A0 A1 A2 "
-
-
-def memory() -> Backends:
-    """Return backends in memory."""
-    return Backends(
-        recorder=MemoryRecorder(), replies=MemoryReplyStore(), keys=MemoryIdempotencyStore()
-    )
-
-
-def make_client(settings: Settings) -> Client:
-    """Return a sync client with its records in memory."""
-    return Client(settings, backends=memory(), environ={})
 
 
 def test_a_plain_call_from_a_settings_file(server_a: FaultServer, tmp_path: Path) -> None:
@@ -87,91 +68,24 @@ def test_the_sync_client_works_where_a_loop_already_runs(server_a: FaultServer) 
     assert asyncio.run(cell()) == TEXT
 
 
-def test_a_sync_stream_gives_deltas_and_a_reply(server_a: FaultServer) -> None:
-    """As the async one does."""
-    with make_client(settings_for(("a", server_a.url))) as client:
-        stream = client.stream(ASK)
-        with pytest.raises(RuntimeError):
-            _ = stream.reply
-        deltas = list(stream)
-
-        assert "".join(deltas) == stream.reply.text == TEXT
-        assert deltas[0].chunk["model"] == "model-A"
-
-
-def test_a_sync_stream_that_breaks_raises_after_its_deltas(server_a: FaultServer) -> None:
-    """What was delivered is in hand and in the error."""
-    server_a.plan(default={"do": "cut", "tokens": 5})
-    seen: list[str] = []
-    with make_client(settings_for(("a", server_a.url))) as client:
-        stream = client.stream(ASK)
-        with pytest.raises(StreamInterruptedError) as caught:
-            seen.extend(stream)
-
-    assert "".join(seen) == caught.value.text == "A0 A1 A2 A3 A4 "
-
-
-def test_breaking_out_of_a_sync_stream_cancels_it(server_a: FaultServer) -> None:
-    """Within 100 ms at the endpoint."""
-    server_a.plan(default={"do": "stall", "at": "token"})
-    with make_client(settings_for(("a", server_a.url))) as client:
-        for _ in client.stream(ASK):
-            break
-        left_s = time.monotonic()
-
-        closed_s = server_a.wait_closed(1)
-
-    assert closed_s is not None
-    assert closed_s - left_s < 0.1
-
-
-def test_closing_a_client_ends_calls_in_other_threads(server_a: FaultServer) -> None:
-    """Nobody is left waiting, nothing is left open."""
-    server_a.plan(default="stall")
-    client = make_client(settings_for(("a", server_a.url), deadline_s=30))
-    errors: list[BaseException] = []
-
-    def call() -> None:
-        try:
-            client.chat(ASK)
-        except BaseException as exc:  # noqa: BLE001 - whatever ends it
-            errors.append(exc)
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    time.sleep(0.15)
-    client.close()
-    thread.join(2)
-
-    assert not thread.is_alive()
-    assert len(errors) == 1
-    assert server_a.wait_closed(1) is not None
-
-
-def test_a_closed_client_refuses_calls(server_a: FaultServer) -> None:
-    """With the next step in the message."""
-    client = make_client(settings_for(("a", server_a.url)))
-    client.close()
-    client.close()
-
-    with pytest.raises(ClientClosedError, match="make a new one"):
-        client.chat(ASK)
-
-
-# A loop that ends before the client is closed leaves its idle connections to the collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_one_async_client_serves_two_loops(server_a: FaultServer) -> None:
-    """asyncio.run twice: connections belong to a loop, breakers to the client."""
+def test_one_async_client_serves_many_loops_and_leaves_nothing_of_them(
+    server_a: FaultServer,
+) -> None:
+    """asyncio.run once a request: connections belong to a loop and used to outlive it."""
     client = AsyncClient(settings_for(("a", server_a.url)), backends=memory(), environ={})
 
     async def once() -> str:
         return (await client.chat(ASK)).text
 
-    texts = [asyncio.run(once()) for _ in range(2)]
-
-    assert texts == [TEXT, TEXT]
-    client._core._loops.clear()
+    texts = [asyncio.run(once())]
     gc.collect()
+    num_open = len(os.listdir("/proc/self/fd"))
+    texts += [asyncio.run(once()) for _ in range(5)]
+    gc.collect()
+
+    assert set(texts) == {TEXT}
+    assert len(os.listdir("/proc/self/fd")) <= num_open
+    assert not client._core._loops
 
 
 def test_a_forked_worker_gets_its_own_loop_and_connections(server_a: FaultServer) -> None:
@@ -206,17 +120,39 @@ def test_the_client_needs_no_torch() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """Return objects in each other."""
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+def test_a_deep_request_is_asked_kept_and_found_again(server_a: FaultServer) -> None:
+    """As deep as is allowed; a little deeper used to lose a reply that was in hand."""
+    with make_client(settings_for(("a", server_a.url), "cache")) as client:
+        live = client.chat(ASK, temperature=0, response_format=nested(MAX_NESTING - 1))
+        server_a.plan(default={"do": "status", "status": 503})
+        kept = client.chat(ASK, temperature=0, response_format=nested(MAX_NESTING - 1))
+
+    assert (live.rung, kept.rung) == ("a", "cache")
+
+
 @pytest.mark.parametrize(
     ("arguments", "param"),
     [
         ({"deadline_s": 0}, "deadline_s"),
         ({"deadline_s": float("nan")}, "deadline_s"),
+        ({"deadline_s": "5"}, "deadline_s"),
         ({"cache": "maybe"}, "cache"),
         ({"ladder": "other"}, "ladder"),
         ({"n": 0}, "n"),
         ({"n": True}, "n"),
+        ({"n": "SECRET"}, "n"),
         ({"temperature": float("nan")}, "body"),
         ({"stop": {"a", "set"}}, "body"),
+        ({"response_format": nested(MAX_NESTING)}, "body"),
+        ({"response_format": nested(100_000)}, "body"),
     ],
 )
 def test_a_wrong_argument_is_refused_by_name(
@@ -228,6 +164,7 @@ def test_a_wrong_argument_is_refused_by_name(
         client.chat(ASK, **arguments)
 
     assert caught.value.param == param
+    assert "SECRET" not in str(caught.value)
     assert server_a.hits == 0
 
 

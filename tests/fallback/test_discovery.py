@@ -5,6 +5,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,22 @@ def test_a_missing_engine_fails_its_rung_at_once(server_b: FaultServer, tmp_path
     assert (first.outcome, first.was_sent) == ("connect_failed", False)
     assert first.error_message is not None
     assert "failsoft up" in first.error_message
+
+
+@pytest.mark.parametrize("change", [{"token": "é"}, {"url": "http://127.0.0.1:99999/v1"}])
+def test_an_engine_file_with_nonsense_in_it_fails_its_rung_and_not_the_call(
+    server_b: FaultServer, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """The HTTP library's own errors used to come out of the call."""
+    publish_engine(tmp_path, replace(ENGINE, pid=os.getpid(), **change))
+    client, recorder = make_client(pinned(server_b.url), tmp_path)
+
+    async def run() -> Reply:
+        async with client:
+            return await client.chat(ASK)
+
+    assert asyncio.run(run()).rung == "remote"
+    assert recorder.records.attempts[0].outcome == "connect_failed"
 
 
 def test_an_engines_token_and_digest_are_used(

@@ -10,10 +10,10 @@ import pytest
 
 from failsoft.config.settings import BreakerConfig, RetryConfig, TimeoutConfig
 from failsoft.errors import LadderExhaustedError
-from failsoft.fallback.breaker import BreakerState
+from failsoft.fallback.breaker import STUCK_RUNNING, BreakerState
 from failsoft.fallback.retry_budget import FLOOR
 from tests.fallback.fault_server import Fault, FaultServer
-from tests.fallback.rig import ASK, NEVER_OPEN, PATIENT, make_rig, settings_for
+from tests.fallback.rig import ASK, FAST, NEVER_OPEN, PATIENT, make_rig, settings_for
 
 RETRY = RetryConfig(attempts=3, base_s=0.005, cap_s=0.02)
 QUICK = BreakerConfig(min_calls=10, window_s=30, open_s=0.4)
@@ -270,3 +270,26 @@ def test_an_endpoint_that_never_answers_is_left_alone_but_for_the_budget(
 
     assert set(results) == {"error"}
     assert server_a.hits <= 0.1 * 200 + FLOOR + 20
+
+
+def test_callers_who_read_slowly_open_no_breaker(
+    server_a: FaultServer, server_b: FaultServer
+) -> None:
+    """Three readers who paused used to make a healthy endpoint look stuck to everybody else."""
+    server_a.plan(default={"do": "ok", "tokens": 30, "gap_s": 0.02})
+    settings = settings_for(("a", server_a.url), ("b", server_b.url), breaker=BreakerConfig())
+    rig = make_rig(settings)
+
+    async def run() -> str:
+        async with rig.client as client:
+            streams = [client.ask_stream({"messages": ASK}).chunks() for _ in range(STUCK_RUNNING)]
+            for stream in streams:
+                await anext(stream)
+            await asyncio.sleep(FAST.first_token_s + 0.1)
+            rung = (await client.chat(ASK)).rung
+            for stream in streams:
+                await stream.aclose()
+            return rung
+
+    assert asyncio.run(run()) == "a"
+    assert not rig.recorder.records.events

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from failsoft.config.settings import CacheConfig
 from failsoft.errors import LadderExhaustedError, StreamInterruptedError
 from failsoft.fallback.reply import Reply
 from tests.fallback.fault_server import FaultServer
@@ -211,3 +212,81 @@ def test_a_shared_stream_ends_at_each_callers_own_deadline(server_a: FaultServer
     assert whole.startswith(part)
     assert 0 < len(part) < len(whole)
     assert server_a.hits == 1
+
+
+def test_a_live_answer_is_shared_only_by_calls_that_ask_the_very_same(
+    server_a: FaultServer,
+) -> None:
+    """``match = "messages"`` is for kept replies: who asked 100 tokens used to get 1."""
+    server_a.plan(default=SLOW)
+    cache = CacheConfig(match="messages")
+    rig = make_rig(settings_for(("a", server_a.url), "cache", cache=cache, timeouts=PATIENT))
+
+    async def run() -> None:
+        async with rig.client as client:
+            await asyncio.gather(
+                *(client.chat(ASK, temperature=0, max_tokens=n) for n in (1, 100, 100))
+            )
+
+    asyncio.run(run())
+
+    assert server_a.hits == 2
+
+
+def test_the_first_caller_hears_every_cause_at_its_deadline(server_a: FaultServer) -> None:
+    """Its own timer used to win: no cause, and the attempt entered as if it had left."""
+    server_a.plan(default="stall")
+    rig = make_rig(settings_for("cache", ("a", server_a.url), timeouts=PATIENT))
+
+    async def run() -> LadderExhaustedError:
+        async with rig.client as client:
+            with pytest.raises(LadderExhaustedError) as caught:
+                await client.chat(ASK, temperature=0, deadline_s=0.3)
+            return caught.value
+
+    error = asyncio.run(run())
+
+    assert error.status == 504
+    assert len(error.attempts) == 2
+    assert rig.ledger == ["cache cache_miss", "a deadline"]
+
+
+def test_a_stream_is_not_joined_by_a_caller_with_much_more_time(server_a: FaultServer) -> None:
+    """It would be cut at the first caller's deadline, and a stream cannot be begun again."""
+    server_a.plan(default={"do": "ok", "tokens": 10, "gap_s": 0.05})
+    rig = make(server_a)
+
+    async def read(deadline_s: float) -> str:
+        deltas: list[str] = []
+        try:
+            async for delta in rig.client.stream(ASK, temperature=0, deadline_s=deadline_s):
+                deltas.append(delta)  # noqa: PERF401 - what came before the error is wanted too
+        except StreamInterruptedError:
+            deltas.append("cut")
+        return "".join(deltas)
+
+    async def run() -> list[str]:
+        async with rig.client:
+            return list(await asyncio.gather(read(0.25), read(3.0), read(3.0)))
+
+    short, *long = asyncio.run(run())
+
+    assert short.endswith("cut")
+    assert long == ["".join(f"A{i} " for i in range(10))] * 2
+    assert server_a.hits == 2
+
+
+def test_callers_of_one_flight_share_no_object(server_a: FaultServer) -> None:
+    """Who changes the reply in hand used to change everybody's."""
+    server_a.plan(default=SLOW)
+    rig = make(server_a)
+
+    async def run() -> list[Reply]:
+        async with rig.client as client:
+            return await asyncio.gather(*(client.chat(ASK, temperature=0) for _ in range(3)))
+
+    first, *others = asyncio.run(run())
+    first.body["choices"][0]["message"]["content"] = "changed"
+
+    assert server_a.hits == 1
+    assert [reply.text for reply in others] == ["A0 A1 A2 "] * 2

@@ -213,6 +213,7 @@ def test_an_unfit_row_is_dropped_alone_and_counted(
     reopened = open_store()
     assert {call.call_id for call in reopened.reader.calls()} == {"before", "after"}
     assert store.stats().dropped_total == {"call": 1}
+    assert store.stats().last_error is not None, "an operator is told why"
     assert reopened.reader.stats().dropped_total == {"call": 1}
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import sqlalchemy as sa
+
 from failsoft.call_records import (
     AttemptRecord,
     CachedReply,
@@ -15,6 +17,7 @@ from failsoft.call_records import (
 from failsoft.config.settings import StoreConfig
 from failsoft.store import Store
 from failsoft.store.retention import BATCH_ROWS
+from failsoft.store.schema import idempotency
 
 OpenStore = Callable[..., Store]
 MakeCall = Callable[..., CallRecord]
@@ -97,24 +100,42 @@ def test_a_step_deletes_no_more_than_a_batch(open_store: OpenStore, make_call: M
 def test_text_that_no_longer_may_be_kept_goes_at_once(
     open_store: OpenStore, make_reply: MakeReply
 ) -> None:
-    """Turning ``keep_text`` down reaches what is on disk already; counts stay."""
+    """Turning ``keep_text`` down reaches what is on disk already; counts stay.
+
+    A reply made just now, and one stamped by a clock that is ahead, used to stay.
+    """
     store = open_store(keep_text="all")
     assert store.replies is not None
     store.recorder.record_text(
         CallText(call_id="c", tenant="", at_ms=1, request_json="{}", reply_json=None)
     )
     store.replies.put(make_reply())
+    store.replies.put(make_reply("a" * 64, created_at_ms=4_000_000_000_000))
     store.idempotency.finish(store.idempotency.begin("k", "t", "f", lease_s=1), "reply")
     store.close()
 
     strict = open_store(keep_text="none")
-    # The reply was made at the very moment of the cutoff.
-    strict.retention._clock = lambda: 1_800_000_001.0
     deleted = strict.retention.run()
 
-    assert deleted == {"texts": 1, "replies": 1, "idempotency replies": 1}
+    assert deleted == {"texts": 1, "replies": 2, "idempotency replies": 1}
     again = strict.idempotency.begin("k", "t", "f", lease_s=1)
     assert (again.state, again.reply_json) == (IdempotencyState.DONE, None)
+
+
+def test_replies_of_keys_are_forgotten_batch_by_batch(open_store: OpenStore) -> None:
+    """As every other delete: no record waits behind one long transaction."""
+    store = open_store()
+    fixed = {"tenant": "t", "fingerprint": "f", "until_ms": 4_000_000_000_000, "reply_json": "{}"}
+    rows = [{"key_hash": str(number), **fixed} for number in range(BATCH_ROWS + 1)]
+    with store._database.write() as connection:
+        connection.execute(sa.insert(idempotency), rows)
+    store.close()
+
+    strict = open_store(keep_text="none")
+
+    assert strict.retention.step() == {"idempotency replies": BATCH_ROWS}
+    assert strict.retention.step() == {"idempotency replies": 1}
+    assert strict.retention.step() == {}
 
 
 def test_a_tenants_text_can_be_deleted_whatever_its_age(

@@ -1,0 +1,39 @@
+"""What a batch does when the database refuses: is it about a row, or about all of them?"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from failsoft.call_records import CallRecord
+from failsoft.store import Store
+
+OpenStore = Callable[..., Store]
+MakeCall = Callable[..., CallRecord]
+
+
+def run(store: Store, statement: str) -> None:
+    """Run one statement in the store's database."""
+    with store._database.write() as connection:
+        connection.exec_driver_sql(statement)
+
+
+def wait_until(is_so: Callable[[], Any]) -> None:
+    """Return as soon as *is_so*; fail after a while."""
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_records_wait_for_a_table_that_is_away(open_store: OpenStore, make_call: MakeCall) -> None:
+    """No row is unfit: PostgreSQL calls it a programming error, and every record was dropped."""
+    store = open_store()
+    run(store, "ALTER TABLE calls RENAME TO away")
+
+    store.recorder.record_call(make_call(call_id="c"))
+    wait_until(lambda: store.stats().last_error)
+    run(store, "ALTER TABLE away RENAME TO calls")
+
+    assert store.flush(10)
+    assert store.stats().dropped_total == {}
+    assert store.reader.call("c") is not None
