@@ -13,8 +13,6 @@ from typing import Any
 from failsoft.fallback.choice import Choice, choices_of, completion_choice
 from failsoft.fallback.failure import Failure, bad_reply, cut, error_in_reply, error_object
 
-Chunk = dict[str, Any]
-
 FAULT_FINISHES = frozenset({"error", "abort", "aborted", "cancelled", "deadline", "timeout"})
 """Finish reasons that say the reply is not whole, whatever text came before."""
 

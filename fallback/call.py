@@ -21,6 +21,7 @@ Kind = Literal["chat", "completion"]
 
 MAX_DEADLINE_S = 86_400.0
 MAX_IDEMPOTENCY_KEY_CHARS = 255
+MAX_CALL_ID_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ class CallRequest:
     fallback: bool = True
     """False asks the first model rung alone."""
     is_stream: bool = False
+    call_id: str | None = None
+    """For a server that names its calls before it asks; None makes one."""
 
     def __post_init__(self) -> None:
         if self.deadline_s is not None and not 0 < self.deadline_s <= MAX_DEADLINE_S:
@@ -62,6 +65,11 @@ class CallRequest:
             raise InvalidCallError(
                 f"an idempotency key of {len(key)} characters: give 1..{MAX_IDEMPOTENCY_KEY_CHARS}",
                 param="idempotency_key",
+            )
+        if self.call_id is not None and not 1 <= len(self.call_id) <= MAX_CALL_ID_CHARS:
+            raise InvalidCallError(
+                f"a call id of {len(self.call_id)} characters: give 1..{MAX_CALL_ID_CHARS}",
+                param="call_id",
             )
         self._check_body()
 
@@ -142,7 +150,7 @@ class Call:
         self.recorder = recorder
         self.started_s = surroundings.clock()
         self.started_at_ms = surroundings.wall_ms()
-        self.call_id = new_call_id(self.started_at_ms)
+        self.call_id = request.call_id or new_call_id(self.started_at_ms)
         deadline_s = request.deadline_s if request.deadline_s is not None else ladder_deadline_s
         self.deadline = Deadline(at_s=self.started_s + deadline_s, clock=surroundings.clock)
         self.attempts: list[AttemptRecord] = []

@@ -16,6 +16,7 @@ from failsoft.fallback.answer import LiveAnswer
 from failsoft.fallback.assembly import Assembly
 from failsoft.fallback.attempt import Attempt
 from failsoft.fallback.breaker import Permit
+from failsoft.fallback.cache_salt import SALT_FIELD, cache_salt
 from failsoft.fallback.call import Call
 from failsoft.fallback.deadline import CACHE_RESERVE_S, clocks_for
 from failsoft.fallback.endpoint import Endpoint, Target, reported_digest
@@ -237,6 +238,11 @@ def _headers(call: Call, target: Target) -> list[tuple[str, str]]:
 
 def _payload(call: Call, target: Target) -> bytes:
     body = {**call.request.body, "model": target.model}
+    own_salt = body.pop(SALT_FIELD, None)  # never as it is: see `failsoft.fallback.cache_salt`
+    if target.salt_secret is not None:
+        body[SALT_FIELD] = cache_salt(
+            target.salt_secret, tenant=call.request.tenant, own=own_salt
+        )
     if not body.get("best_of"):  # the best of several is only known at their end
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return json.dumps(body, separators=(",", ":")).encode()

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.errors import ClientClosedError, LadderExhaustedError, StreamInterruptedError
-from failsoft.fallback.assembly import Chunk
 from failsoft.fallback.call import Call
+from failsoft.fallback.chunk import Chunk
 from failsoft.fallback.failure import Action, Failure
-from failsoft.fallback.reply import Delta, Reply
+from failsoft.fallback.reply import Delta, Origin, Reply
 
 DEADLINE_STATUS = 504
 FlightKey = tuple[object, ...]
@@ -27,6 +27,8 @@ class Flight:
     def __init__(self, leader_id: str) -> None:
         self.leader_id = leader_id
         self.chunks: list[list[Chunk]] = []
+        self.origin: Origin | None = None
+        """Where the answer comes from; there before the first chunks."""
         self.reply: Reply | None = None
         self.error: Exception | None = None
         self.num_members = 0
@@ -91,6 +93,17 @@ class SharedAnswer:
         self._position = 0
 
     @property
+    def origin(self) -> Origin:
+        """See `Answer.origin`; only the first caller's call sent anything."""
+        origin = self._flight.origin
+        assert origin is not None
+        return origin if self._is_leader else replace(origin, num_sent=0)
+
+    @property
+    def _is_leader(self) -> bool:
+        return self._call.call_id == self._flight.leader_id
+
+    @property
     def is_whole(self) -> bool:
         """See `Answer.is_whole`."""
         return self._flight.reply is not None
@@ -127,7 +140,7 @@ class SharedAnswer:
         """Return the whole reply; only its first caller is charged for it."""
         reply = self._flight.reply
         assert reply is not None
-        if self._call.call_id == self._flight.leader_id:
+        if self._is_leader:
             return reply
         return replace(reply, call_id=self._call.call_id, attempts=(), cost=0.0)
 
