@@ -403,9 +403,7 @@ class FrontStoppedError(FallbackError):
     """
 
     def __init__(self, *, retry_after_s: float) -> None:
-        super().__init__(
-            f"this front is being stopped; call again in {math.ceil(retry_after_s)} s"
-        )
+        super().__init__(f"this front is being stopped; call again in {math.ceil(retry_after_s)} s")
         self.retry_after_s = retry_after_s
 
 

@@ -33,7 +33,6 @@ class Origin(NamedTuple):
     host: str
     port: int
 
-
     @property
     def is_name(self) -> bool:
         """Whether it must be looked up, and may have several addresses."""
@@ -57,6 +56,7 @@ class DirectTransport:
         self._num_idle = 0
         self._open: dict[Connection, Origin] = {}
         self._buffer = bytearray(BUFFER_BYTES)
+        self._closing: asyncio.Future[None] | None = None
 
     async def send(
         self,
@@ -91,8 +91,9 @@ class DirectTransport:
         for connection in list(self._open):
             self._rest(connection)
             connection.abort()
-        while self._open:  # a transport closes on the loop's next turns
-            await asyncio.sleep(0)
+        if self._open:  # their sockets close on the loop's next turn
+            self._closing = asyncio.get_running_loop().create_future()
+            await self._closing
 
     def _remember(self, url: str) -> _Place:
         parts = urlsplit(url)
@@ -134,9 +135,7 @@ class DirectTransport:
         self._open[connection] = origin
         return connection
 
-    async def _open_connection(
-        self, loop: asyncio.AbstractEventLoop, origin: Origin
-    ) -> Connection:
+    async def _open_connection(self, loop: asyncio.AbstractEventLoop, origin: Origin) -> Connection:
         def make() -> Connection:
             return Connection(self._buffer, on_free=self._keep, on_lost=self._forget)
 
@@ -168,6 +167,8 @@ class DirectTransport:
         if connection in self._open:
             self._rest(connection)
             del self._open[connection]
+        if self._closing is not None and not self._open and not self._closing.done():
+            self._closing.set_result(None)
 
 
 def _stop_expiry(connection: Connection) -> bool:

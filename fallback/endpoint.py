@@ -102,6 +102,7 @@ class Endpoint:
         version: Returns what it runs, or would run.
         breaker: Its breaker.
         clock: Monotonic seconds.
+        pinned: Name of the version pinned to its slot; None for an endpoint elsewhere.
     """
 
     def __init__(
@@ -112,8 +113,10 @@ class Endpoint:
         version: Callable[[], Version],
         breaker: Breaker,
         clock: Callable[[], float],
+        pinned: str | None = None,
     ) -> None:
         self.name = config.name
+        self.pinned = pinned
         self.locate = locate
         self._version = version
         self.served: tuple[str, str | None] | None = None

@@ -7,14 +7,16 @@ neither, by the connection. Units: seconds, bytes.
 
 import asyncio
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.errors import RungFailedError
 from failsoft.fallback.failure import Failure, bad_reply, cut, transport_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 MAX_HEAD_BYTES = 100 * 1024
 """A reply head longer than this is none (h11's limit)."""

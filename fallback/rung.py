@@ -240,9 +240,7 @@ def _payload(call: Call, target: Target) -> bytes:
     body = {**call.request.body, "model": target.model}
     own_salt = body.pop(SALT_FIELD, None)  # never as it is: see `failsoft.fallback.cache_salt`
     if target.salt_secret is not None:
-        body[SALT_FIELD] = cache_salt(
-            target.salt_secret, tenant=call.request.tenant, own=own_salt
-        )
+        body[SALT_FIELD] = cache_salt(target.salt_secret, tenant=call.request.tenant, own=own_salt)
     if not body.get("best_of"):  # the best of several is only known at their end
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return json.dumps(body, separators=(",", ":")).encode()

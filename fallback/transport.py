@@ -112,7 +112,6 @@ def load_library() -> None:
     A process that forks during an import leaves the module's lock held in its child for
     ever, so nothing is imported once calls may run.
     """
-    import failsoft.fallback.direct_transport
     from failsoft.fallback.library_transport import load_late_imports
 
     load_late_imports()

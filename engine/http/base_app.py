@@ -16,9 +16,7 @@ from failsoft.engine.http.errors import Fault
 OnError = Callable[[Request, Exception], Awaitable[Response]]
 
 
-def base_app(
-    routes: Sequence[Route], handlers: Mapping[type[Exception], OnError]
-) -> Starlette:
+def base_app(routes: Sequence[Route], handlers: Mapping[type[Exception], OnError]) -> Starlette:
     """Return an application over *routes*; *handlers* answer for the errors of its part."""
     app = Starlette(
         routes=routes,

@@ -49,6 +49,10 @@ class Fault(NamedTuple):
             }
         }
 
+    def with_headers(self, headers: Mapping[str, str]) -> "Fault":
+        """Return it with further headers."""
+        return self._replace(headers={**(self.headers or {}), **headers})
+
     def response(self) -> Response:
         """The fault as a whole answer."""
         return Response(

@@ -25,8 +25,15 @@ _KEEP_ALIVE_S = 75
 never send a request into a connection that is just being closed."""
 
 
-def uvicorn_config(app: ASGIApp, *, http: Literal["h11", "httptools"]) -> uvicorn.Config:
-    """Return how all our servers run: quiet, and nothing of their own in a reply."""
+def uvicorn_config(
+    app: ASGIApp, *, http: Literal["h11"] | type[asyncio.Protocol]
+) -> uvicorn.Config:
+    """Return how all our servers run: quiet, and nothing of their own in a reply.
+
+    Args:
+        app: What answers.
+        http: uvicorn's own protocol, or one made of it.
+    """
     return uvicorn.Config(
         app,
         http=http,

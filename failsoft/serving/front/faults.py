@@ -42,7 +42,7 @@ def fault_of_call(error: FallbackError, *, call_id: str | None = None) -> Fault:
     fault = _fault(error, call_id)
     if call_id is None:
         return fault
-    return fault._replace(headers={**(fault.headers or {}), "x-request-id": call_id})
+    return fault.with_headers({"x-request-id": call_id})
 
 
 def error_event(error: FallbackError, *, call_id: str) -> bytes:

@@ -66,7 +66,7 @@ def read_keyring(settings: Settings, environ: Mapping[str, str], *, host: str) -
             raise ConfigError(
                 key=f"keys.{name}",
                 value=settings.keys[name],
-                allowed=f"a variable with another key than that of {other}: it says whose call it is",
+                allowed=f"a variable with another key than {other} has: it says whose call it is",
             )
     if not keys and not is_loopback(host):
         raise ConfigError(

@@ -86,7 +86,9 @@ def choose_ladder(body: Mapping[str, Any], ladders: Collection[str]) -> str:
         raise InvalidCallError(f"model is missing: give one of {known}", param="model")
     if not isinstance(model, str):
         kind = type(model).__name__
-        raise InvalidCallError(f"model must be text, not {kind}: give one of {known}", param="model")
+        raise InvalidCallError(
+            f"model must be text, not {kind}: give one of {known}", param="model"
+        )
     if model not in ladders:
         raise UnknownLadderError(model, known=tuple(ladders), param="model")
     return model
@@ -98,7 +100,7 @@ def wants_stream(body: Mapping[str, Any]) -> bool:
     Raises:
         InvalidCallError: ``stream`` is neither true nor false.
     """
-    value: Literal[True, False] | None | object = body.get("stream")
+    value: Literal[True, False] | object | None = body.get("stream")
     if value is None or isinstance(value, bool):
         return bool(value)
     raise InvalidCallError(f"stream = {value!r}: give true or false", param="stream")
