@@ -105,8 +105,8 @@ def test_a_kept_reply_says_its_age(
 
 def test_completions_take_the_same_way(shared: FrontProcess, server_a: FaultServer) -> None:
     """The prompt goes on as it came, and so does a field that nobody here knows."""
-    chunk = {"id": "c", "object": "text_completion", "created": 1, "model": "m"}
-    chunk["choices"] = [{"index": 0, "text": "hi", "finish_reason": "stop"}]  # type: ignore[assignment]
+    head = {"id": "c", "object": "text_completion", "created": 1, "model": "m"}
+    chunk = {**head, "choices": [{"index": 0, "text": "hi", "finish_reason": "stop"}]}
     server_a.plan({"do": "events", "events": [chunk, "[DONE]"]})
 
     reply = shared.post(COMPLETIONS, prompt="say hi", vendor_field={"x": 1}, messages=None)

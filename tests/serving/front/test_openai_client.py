@@ -4,9 +4,12 @@ import asyncio
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletionMessageParam
 
 from tests.fallback.fault_server import FaultServer
-from tests.serving.front.rig import ASK, FrontProcess
+from tests.serving.front.rig import FrontProcess
+
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "what is soft?"}]
 
 WHOLE = "A0 A1 A2 "
 
@@ -19,10 +22,10 @@ def make(shared: FrontProcess, *, max_retries: int = 2) -> openai.OpenAI:
 def test_the_sync_client_reads_replies_and_streams(shared: FrontProcess) -> None:
     """Text, usage and the request id."""
     with make(shared) as client:
-        whole = client.chat.completions.create(model="chat", messages=ASK)  # type: ignore[arg-type]
+        whole = client.chat.completions.create(model="chat", messages=MESSAGES)
         stream = client.chat.completions.create(
             model="chat",
-            messages=ASK,  # type: ignore[arg-type]
+            messages=MESSAGES,
             stream=True,
             stream_options={"include_usage": True},
         )
@@ -45,11 +48,11 @@ def test_the_async_client_reads_replies_and_streams(shared: FrontProcess) -> Non
         async with openai.AsyncOpenAI(base_url=shared.url, api_key="unused") as client:
             whole = await client.chat.completions.create(
                 model="chat",
-                messages=ASK,  # type: ignore[arg-type]
+                messages=MESSAGES,
             )
             stream = await client.chat.completions.create(
                 model="chat",
-                messages=ASK,  # type: ignore[arg-type]
+                messages=MESSAGES,
                 stream=True,
             )
             parts = [c.choices[0].delta.content or "" async for c in stream]
@@ -90,13 +93,14 @@ def test_a_cut_stream_raises_and_does_not_look_whole(
 ) -> None:
     """Two leading gateways show it as success."""
     server_a.plan({"do": "cut", "how": "eof"})
-    text = ""
+    texts: list[str] = []
 
-    with make(shared) as client, pytest.raises(openai.APIError) as caught:
-        for chunk in client.chat.completions.create(model="chat", messages=ASK, stream=True):  # type: ignore[arg-type]
-            text += chunk.choices[0].delta.content or ""
+    with make(shared) as client:
+        stream = client.chat.completions.create(model="chat", messages=MESSAGES, stream=True)
+        with pytest.raises(openai.APIError) as caught:
+            texts.extend(chunk.choices[0].delta.content or "" for chunk in stream)
 
-    assert text == WHOLE
+    assert "".join(texts) == WHOLE
     assert caught.value.code == "stream_interrupted"
 
 
@@ -105,7 +109,7 @@ def test_options_travel_as_extra_headers(shared: FrontProcess, server_a: FaultSe
     with make(shared) as client:
         raw = client.chat.completions.with_raw_response.create(
             model="chat",
-            messages=ASK,  # type: ignore[arg-type]
+            messages=MESSAGES,
             extra_headers={"x-failsoft-deadline-ms": "2000"},
             extra_body={"min_p": 0.1},
         )

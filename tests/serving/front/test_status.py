@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,12 +82,11 @@ def test_two_tenants_get_two_salts_that_no_body_can_forge(tmp_path: Path) -> Non
 
 def test_an_open_breaker_makes_the_front_not_ready_until_a_probe_is_due(tmp_path: Path) -> None:
     """Its only model fails; the breaker's state and wait are in status and metrics."""
-    settings = toml("{url}", cache=False).replace(
-        "min_calls = 100000", "min_calls = 2\nopen_s = 60"
-    )
     with FaultServer("A") as server:
-        with front(tmp_path, settings.replace("{url}", server.url)) as process:
-            server.plan(default={"do": "status", "status": 500})
+        settings = toml(server, cache=False)
+        settings = settings.replace("min_calls = 100000", "min_calls = 2\nopen_s = 60")
+        server.plan(default={"do": "status", "status": 500})
+        with front(tmp_path, settings) as process:
             for _ in range(2):
                 process.post()
             ready = process.get("/health/ready")
@@ -115,7 +115,10 @@ def test_calls_attempts_and_hits_are_counted(
         'failsoft_requests_refused_total{reason="model_not_found"}',
     ]
     before = [shared.metric(line) or 0 for line in lines]
-    body = {"messages": [{"role": "user", "content": "count me"}], "stream": True}
+    body: dict[str, Any] = {
+        "messages": [{"role": "user", "content": "count me"}],
+        "stream": True,
+    }
     server_a.plan(default={"do": "status", "status": 500})
     shared.post(**body)
     server_b.plan(default={"do": "status", "status": 500})
