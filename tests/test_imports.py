@@ -27,6 +27,16 @@ def test_torch_is_not_loaded(statement: str) -> None:
     assert ran.stdout.strip() == "none"
 
 
+def test_the_front_needs_nothing_of_the_engines_text() -> None:
+    """It runs where only ``failsoft[server]`` is installed."""
+    heavy = "{'jinja2', 'tokenizers', 'numpy'} & set(sys.modules)"
+    code = f"import sys; import failsoft.serving.front.run; print({heavy} or 'none')"
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.strip() == "none"
+
+
 def test_the_engine_is_part_of_the_public_face() -> None:
     """And is loaded when first touched."""
     import failsoft

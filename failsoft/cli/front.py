@@ -75,7 +75,7 @@ def _listener(fd: int | None, host: str | None, port: int | None) -> socket.sock
     Raises:
         ConfigError: They name two, or it cannot be had.
     """
-    from failsoft.engine.http.server import bind
+    from failsoft.engine.http.listen import bind
 
     if fd is None:
         return bind(host or _HTTP.host, _HTTP.port if port is None else port)

@@ -12,9 +12,9 @@ from failsoft.config.http import (
     DEADLINE_HEADER,
     FALLBACK_HEADER,
     IDEMPOTENCY_HEADER,
+    MAX_DEADLINE_MS,
     TENANT_HEADER,
 )
-from failsoft.engine.http.params import MAX_DEADLINE_MS
 from failsoft.errors import InvalidCallError, UnknownLadderError
 from failsoft.fallback.call import MAX_IDEMPOTENCY_KEY_CHARS, CacheMode
 from failsoft.fallback.request_face import CallOptions

@@ -17,7 +17,7 @@ from failsoft.config.front import FrontConfig
 from failsoft.config.home import home_folder
 from failsoft.config.schema import load_settings
 from failsoft.config.settings import Settings
-from failsoft.engine.http.server import base_url
+from failsoft.engine.http.listen import base_url
 from failsoft.fallback.async_client import AsyncClient
 from failsoft.fallback.open_core import store_backends
 from failsoft.run_state import FrontState, withdraw_front, write_front
