@@ -28,10 +28,12 @@ class Caller(asyncio.Protocol):
         self.on_data: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Part of asyncio's interface."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Part of asyncio's interface."""
         if self.on_data is not None:
             self.on_data(data)
         self._seen += data
@@ -40,6 +42,7 @@ class Caller(asyncio.Protocol):
             self._waiter = None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Part of asyncio's interface."""
         if self._waiter is not None:
             self._waiter.set_exception(exc or ConnectionResetError())
             self._waiter = None

@@ -65,7 +65,7 @@ def running() -> Iterator[Rig]:
         file.write_text(SETTINGS.format(url=direct_url))
         line = [sys.executable, "-m", "failsoft", "front", "--config", str(file), "--port", "0"]
         environ = _environ(FAILSOFT_HOME=folder)
-        with subprocess.Popen(line, env=environ, stdout=pipe, text=True) as front:
+        with subprocess.Popen(line, cwd=ROOT, env=environ, stdout=pipe, text=True) as front:
             assert front.stdout is not None
             try:
                 yield Rig(

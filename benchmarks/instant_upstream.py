@@ -29,7 +29,7 @@ def _word(number: int) -> str:
     )
 
 
-_TAIL = _piece(_END + f"data: {_START}],\"usage\":{_USAGE}}}\n\ndata: [DONE]\n\n") + b"0\r\n\r\n"
+_TAIL = _piece(_END + f'data: {_START}],"usage":{_USAGE}}}\n\ndata: [DONE]\n\n') + b"0\r\n\r\n"
 _BODY = json.dumps(
     {
         "id": "chatcmpl-1",
@@ -57,11 +57,13 @@ class Upstream(asyncio.Protocol):
     """One connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Part of asyncio's interface."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._data = b""
 
     def data_received(self, data: bytes) -> None:
+        """Part of asyncio's interface."""
         self._data += data
         head, found, rest = self._data.partition(b"\r\n\r\n")
         if not found:

@@ -39,6 +39,10 @@ class Answer(Protocol):
         """Where it comes from; known as soon as there is an answer."""
 
     @property
+    def is_read(self) -> bool:
+        """Whether `next` has handed out all there is; it then says so, at once."""
+
+    @property
     def is_whole(self) -> bool:
         """Whether every choice has its finish reason by now."""
 
@@ -117,6 +121,11 @@ class LiveAnswer:
         )
 
     @property
+    def is_read(self) -> bool:
+        """See `Answer.is_read`."""
+        return self._attempt.is_ended and not self._held
+
+    @property
     def is_whole(self) -> bool:
         """See `Answer.is_whole`."""
         return self.assembly.judge_end() is None
@@ -174,14 +183,14 @@ class KeptAnswer:
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
-        self._is_read = False
+        self.is_read = False
         self.origin = reply.origin
 
     async def next(self) -> list[Chunk] | None:
         """Return all of it as chunks, once."""
-        if self._is_read:
+        if self.is_read:
             return None
-        self._is_read = True
+        self.is_read = True
         return list(chunks_of(self._reply.body))
 
     def reply(self) -> Reply:

@@ -7,11 +7,12 @@ but for stamps that end in ``_at_ms``.
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from failsoft.call_records import AttemptRecord, Recorder
 from failsoft.errors import InvalidCallError
+from failsoft.fallback.cache_salt import SALT_FIELD
 from failsoft.fallback.deadline import Deadline
 from failsoft.fallback.failure import Failure
 from failsoft.fallback.surroundings import Surroundings
@@ -19,6 +20,8 @@ from failsoft.fallback.surroundings import Surroundings
 CacheMode = Literal["on", "off", "refresh"]
 Kind = Literal["chat", "completion"]
 
+SET_FIELDS = frozenset({"stream", "stream_options", "model", SALT_FIELD})
+"""Body fields that the ladder sets anew for each endpoint."""
 MAX_DEADLINE_S = 86_400.0
 MAX_IDEMPOTENCY_KEY_CHARS = 255
 MAX_CALL_ID_CHARS = 64
@@ -49,6 +52,8 @@ class CallRequest:
     is_stream: bool = False
     call_id: str | None = None
     """For a server that names its calls before it asks; None makes one."""
+    body_json: str = field(init=False, repr=False)
+    """*body* as it goes to every endpoint, but for `SET_FIELDS`; never empty."""
 
     def __post_init__(self) -> None:
         if self.deadline_s is not None and not 0 < self.deadline_s <= MAX_DEADLINE_S:
@@ -79,10 +84,12 @@ class CallRequest:
             raise InvalidCallError(f"{field} is missing or empty: give at least one", param=field)
         if self.kind == "chat" and not _are_messages(self.body["messages"]):
             raise InvalidCallError("messages must be a list of objects", param="messages")
+        sent = {k: v for k, v in self.body.items() if k not in SET_FIELDS}
         try:
-            json.dumps(self.body, allow_nan=False)
+            text = json.dumps(sent, separators=(",", ":"), allow_nan=False)
         except (TypeError, ValueError) as exc:
             raise InvalidCallError(f"the request is no JSON: {exc}", param="body") from exc
+        object.__setattr__(self, "body_json", text)
         n = self.body.get("n")
         if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
             raise InvalidCallError(f"n = {n!r}: give an integer of at least 1", param="n")

@@ -67,6 +67,11 @@ class CallStream:
         """Where the reply comes from; None until the first chunks are there."""
         return self._answer.origin if self._answer is not None else None
 
+    @property
+    def is_read(self) -> bool:
+        """Whether all is handed out but the end itself."""
+        return self._answer is not None and self._answer.is_read
+
     async def next(self) -> list[Chunk] | None:
         """Return the chunks that come next, maybe none; None at the end.
 

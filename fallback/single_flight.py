@@ -104,6 +104,12 @@ class SharedAnswer:
         return self._call.call_id == self._flight.leader_id
 
     @property
+    def is_read(self) -> bool:
+        """See `Answer.is_read`."""
+        flight = self._flight
+        return flight.reply is not None and self._position == len(flight.chunks)
+
+    @property
     def is_whole(self) -> bool:
         """See `Answer.is_whole`."""
         return self._flight.reply is not None

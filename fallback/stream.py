@@ -44,6 +44,11 @@ class ReplyStream:
         """Where the reply comes from; None until its first chunks are there."""
         return self._call.origin
 
+    @property
+    def is_read(self) -> bool:
+        """Whether all is handed out, and `next_chunks` will say so at once."""
+        return self._call.is_read
+
     async def next_chunks(self) -> list[Chunk] | None:
         """Return the OpenAI-shaped chunks that came next, maybe none; None at the end.
 

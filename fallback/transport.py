@@ -11,6 +11,7 @@ import asyncio
 import ipaddress
 import urllib.request
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -114,6 +115,7 @@ def load_library() -> None:
     """
     from failsoft.fallback.library_transport import load_late_imports
 
+    import_module("failsoft.fallback.direct_transport")
     load_late_imports()
 
 

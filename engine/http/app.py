@@ -9,6 +9,7 @@ from failsoft.engine.http import chat, completions, health, models
 from failsoft.engine.http.base_app import base_app
 from failsoft.engine.http.errors import fault_of
 from failsoft.engine.http.guard import Guard, admit_key
+from failsoft.engine.http.request_id import RequestIds
 from failsoft.engine.http.served import ServerState
 from failsoft.errors import EngineError
 
@@ -29,7 +30,7 @@ def build_app(state: ServerState) -> ASGIApp:
     app = base_app(_ROUTES, {EngineError: _on_engine_error})
     app.state.server = state
     return Guard(
-        app,
+        RequestIds(app),
         hosts=(state.config.host, *state.config.allowed_hosts),
         admit=admit_key(state.config.api_key),
         count_refused=state.metrics.count_refused,

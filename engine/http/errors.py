@@ -53,10 +53,20 @@ class Fault(NamedTuple):
         """Return it with further headers."""
         return self._replace(headers={**(self.headers or {}), **headers})
 
+    @property
+    def json(self) -> bytes:
+        """The error object in ASCII: an endpoint's words may hold half a surrogate pair."""
+        return json.dumps(self.body).encode()
+
+    @property
+    def event(self) -> bytes:
+        """The event that ends a stream which has begun: data, and no ``[DONE]`` after it."""
+        return b"data: %b\n\n" % self.json
+
     def response(self) -> Response:
         """The fault as a whole answer."""
         return Response(
-            json.dumps(self.body).encode(),  # in ASCII: an endpoint's words may hold half a pair
+            self.json,
             status_code=self.status,
             headers=self.headers,
             media_type="application/json",

@@ -8,19 +8,17 @@ what stands behind it: an engine and the front use the same one.
 
 import hmac
 from collections.abc import Callable, Iterable
-from typing import Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from failsoft.engine.http.errors import Fault
+from failsoft.engine.http.request_id import stamping
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _OPEN_PATHS = ("/health", "/health/live", "/health/ready")
 """Routes that a probe reaches without a key; all others need it."""
-_MAX_REQUEST_ID_CHARS = 128
+_CHECKED = frozenset({b"host", b"origin", b"authorization", b"content-type"})
 
 Admit = Callable[[str, str], str | None]
 """(path, bearer token or nothing) to the name of who asks; None lets nobody in."""
@@ -43,7 +41,7 @@ def caller_of(scope: Scope) -> str:
 
 
 class Guard:
-    """Checks Host, Origin, key and content type, and stamps ``x-request-id``.
+    """Checks Host, Origin, key and content type.
 
     Args:
         app: What stands behind it.
@@ -71,16 +69,15 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        send = _with_request_id(send, _request_id(headers.get("x-request-id")))
-        fault = self._check(scope, headers)
+        fault = self._check(scope)
         if fault is None:
             await self._app(scope, receive, send)
             return
         self._count_refused(fault.code or "refused")
-        await fault.response()(scope, receive, send)
+        await fault.response()(scope, receive, stamping(scope, send))
 
-    def _check(self, scope: Scope, headers: Headers) -> Fault | None:
+    def _check(self, scope: Scope) -> Fault | None:
+        headers, origins = _checked_headers(scope)
         host = headers.get("host", "")
         if _host_name(host) not in self._hosts:
             return Fault(
@@ -89,7 +86,7 @@ class Guard:
                 "host_not_allowed",
                 "Host",
             )
-        if not _is_own_origin(headers.getlist("origin"), host):
+        if not _is_own_origin(origins, host):
             return Fault(
                 403, "requests from other origins are refused", "origin_not_allowed", "Origin"
             )
@@ -109,7 +106,7 @@ class Guard:
             )
         return None
 
-    def _lets_in(self, scope: Scope, headers: Headers) -> bool:
+    def _lets_in(self, scope: Scope, headers: dict[str, str]) -> bool:
         if scope["path"] in _OPEN_PATHS:
             return True
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -117,6 +114,19 @@ class Guard:
         if name is not None:
             scope["failsoft.caller"] = name
         return name is not None
+
+
+def _checked_headers(scope: Scope) -> tuple[dict[str, str], list[str]]:
+    """Return the headers that are looked at, the first of each name, and every origin."""
+    found: dict[str, str] = {}
+    origins = []
+    for name, value in scope["headers"]:
+        if name in _CHECKED:
+            text = value.decode("latin-1")
+            if name == b"origin":
+                origins.append(text)
+            found.setdefault(name.decode("ascii"), text)
+    return found, origins
 
 
 def _host_name(host: str) -> str:
@@ -146,20 +156,3 @@ def _authority(origin: str) -> str | None:
 
 def _is_json(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == "application/json"
-
-
-def _request_id(given: str | None) -> str:
-    """Return the caller's id if it is short and printable ASCII, else a fresh one."""
-    is_sane = given and len(given) <= _MAX_REQUEST_ID_CHARS and given.isascii()
-    return given if given and is_sane and given.isprintable() else uuid4().hex
-
-
-def _with_request_id(send: Send, request_id: str) -> Send:
-    async def send_stamped(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            stamped: dict[str, Any] = {**message, "headers": list(message.get("headers", []))}
-            MutableHeaders(raw=stamped["headers"]).setdefault("x-request-id", request_id)
-            message = stamped
-        await send(message)
-
-    return send_stamped

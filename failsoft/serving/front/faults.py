@@ -4,18 +4,18 @@ The ladder is the one that retries: where it did, ``x-should-retry: false`` keep
 caller's own library from multiplying that load. Knows nothing of ASGI.
 """
 
-import json
 import math
 from dataclasses import asdict
 from typing import Any
 
 from failsoft.call_records import AttemptRecord
 from failsoft.config.http import ATTEMPTS_HEADER
-from failsoft.engine.http.errors import NEVER_RETRY, Fault
+from failsoft.engine.http.errors import NEVER_RETRY, Fault, fault_of
 from failsoft.errors import (
     CallRefusedError,
     ClientClosedError,
-    FallbackError,
+    EngineError,
+    FailsoftError,
     FrontStoppedError,
     IdempotencyConflictError,
     IdempotencyRunningError,
@@ -32,25 +32,21 @@ RETRY_AFTER_S = 1.0
 _SHOWN = ("rung", "endpoint", "outcome", "was_sent", "total_s", "http_status", "error_message")
 
 
-def fault_of_call(error: FallbackError, *, call_id: str | None = None) -> Fault:
+def fault_of_error(error: FailsoftError, *, call_id: str | None = None) -> Fault:
     """Return what to tell the caller about *error*.
 
     Args:
         error: What ended the call.
         call_id: The call's, if it has one yet.
     """
-    fault = _fault(error, call_id)
+    # The body is read, and refused, as the engine does.
+    fault = fault_of(error) if isinstance(error, EngineError) else _fault(error, call_id)
     if call_id is None:
         return fault
     return fault.with_headers({"x-request-id": call_id})
 
 
-def error_event(error: FallbackError, *, call_id: str) -> bytes:
-    """Return the event that ends a stream after its first content: data, and no ``[DONE]``."""
-    return b"data: %b\n\n" % json.dumps(fault_of_call(error, call_id=call_id).body).encode()
-
-
-def _fault(error: FallbackError, call_id: str | None) -> Fault:
+def _fault(error: FailsoftError, call_id: str | None) -> Fault:
     text = str(error)
     match error:
         case UnknownLadderError():

@@ -14,7 +14,7 @@ from failsoft.errors import (
     StreamInterruptedError,
 )
 from failsoft.fallback.failure import Action, Failure
-from failsoft.serving.front.faults import error_event, fault_of_call
+from failsoft.serving.front.faults import fault_of_error
 from tests.fallback.fault_server import FaultServer
 from tests.serving.front.rig import FrontProcess, text_of
 
@@ -227,9 +227,9 @@ def test_other_hosts_and_origins_are_refused(shared: FrontProcess) -> None:
 
 def test_what_a_second_try_may_mend_is_left_to_the_caller() -> None:
     """A key whose first call runs, a front that ends: asking again costs no rung."""
-    running = fault_of_call(IdempotencyRunningError(retry_after_s=0.2), call_id="c1")
-    stopped = fault_of_call(FrontStoppedError(retry_after_s=1.0))
-    closed = fault_of_call(ClientClosedError("closed"))
+    running = fault_of_error(IdempotencyRunningError(retry_after_s=0.2), call_id="c1")
+    stopped = fault_of_error(FrontStoppedError(retry_after_s=1.0))
+    closed = fault_of_error(ClientClosedError("closed"))
 
     assert (running.status, stopped.status, closed.status) == (409, 503, 503)
     for fault in (running, stopped, closed):
@@ -246,7 +246,7 @@ def test_a_wait_that_nobody_knows_is_a_second() -> None:
         ladder="chat", attempts=(), causes=(), status=503, retry_after_s=None
     )
 
-    fault = fault_of_call(error)
+    fault = fault_of_error(error)
 
     assert fault.headers is not None
     assert fault.headers["retry-after"] == "1"
@@ -257,7 +257,7 @@ def test_the_event_of_a_broken_stream_says_why() -> None:
     cause = Failure(outcome=AttemptOutcome.TIMEOUT_GAP, action=Action.STEP_DOWN, detail="late")
     error = StreamInterruptedError(text="SECRET", attempt_id="c1/0", num_tokens=2, cause=cause)
 
-    event = error_event(error, call_id="c1")
+    event = fault_of_error(error, call_id="c1").event
 
     assert event.startswith(b"data: {")
     assert event.endswith(b"}\n\n")

@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
 from failsoft.config.schema import load_settings
 from failsoft.engine.http.server import bind
 from failsoft.run_state import read_front
@@ -17,7 +15,7 @@ from failsoft.store import Store
 from tests.fallback.fault_server import Fault, FaultServer
 from tests.serving.front.rig import FrontProcess, events_of, front, text_of, toml, wait_until
 
-A_SECOND: Fault = {"do": "ok", "tokens": 20, "gap_s": 0.05}
+A_SECOND: Fault = {"do": "ok", "tokens": 30, "gap_s": 0.05}
 ENDLESS: Fault = {"do": "ok", "tokens": 2000, "gap_s": 0.05}
 PATIENT = "deadline_s = 60\n"
 BAD_FILES = [
@@ -33,16 +31,14 @@ class Streams:
 
     def __init__(self, process: FrontProcess, count: int) -> None:
         self.texts: list[str] = []
-        self._url = process.url
+        self._process = process
         self._threads = [threading.Thread(target=self._read) for _ in range(count)]
         for thread in self._threads:
             thread.start()
         assert wait_until(lambda: process.status()["num_open_calls"] == count)
 
     def _read(self) -> None:
-        body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
-        reply = httpx2.post(f"{self._url}/chat/completions", json=body, timeout=30, trust_env=False)
-        self.texts.append(reply.text)
+        self.texts.append(self._process.post(model=None, stream=True).text)
 
     def wait(self) -> list[list[str]]:
         """Return the events of each."""
@@ -84,7 +80,7 @@ def test_sigterm_lets_streams_finish(tmp_path: Path) -> None:
         assert process.stderr().count("\n") == 1
 
     assert all(events[-1] == "[DONE]" for events in streams.wait())
-    assert {text_of(events) for events in streams.wait()} == {"".join(f"A{i} " for i in range(20))}
+    assert {text_of(events) for events in streams.wait()} == {"".join(f"A{i} " for i in range(30))}
     with Store(load_settings(tmp_path / "failsoft.toml").store) as store:
         assert [call.outcome for call in store.reader.calls()] == ["ok"] * 20
 
