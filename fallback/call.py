@@ -6,6 +6,7 @@ but for stamps that end in ``_at_ms``.
 
 import json
 import os
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -106,6 +107,10 @@ class CallRequest:
         return len(prompt) if isinstance(prompt, list) and many else 1
 
 
+_ids = random.Random()  # noqa: S311 it names calls, it guards nothing
+os.register_at_fork(after_in_child=_ids.seed)
+
+
 def _are_messages(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(message, Mapping) for message in value)
 
@@ -113,10 +118,13 @@ def _are_messages(value: object) -> bool:
 def new_call_id(at_ms: int) -> str:
     """Return an id no other call has: the time in milliseconds, then 80 random bits.
 
+    The bits are drawn from a generator of our own that no program seeds by the way, and
+    that a forked child seeds anew: asking the system for each costs tens of microseconds.
+
     Laid out as UUIDv7 (RFC 9562, 5.7), without its version bits: ids made together share
     the head, so the store's index grows at one end instead of everywhere.
     """
-    return f"call_{at_ms:012x}{os.urandom(10).hex()}"
+    return f"call_{at_ms:012x}{_ids.getrandbits(80):020x}"
 
 
 class Call:

@@ -41,7 +41,7 @@ from failsoft.serving.front.open_calls import OpenCall
 from failsoft.serving.front.options import choose_ladder, read_options, wants_stream
 from failsoft.serving.front.protocol import FrontProtocol, connection_of
 
-UNREAD_S = 2.0
+UNREAD_S = 1.0
 """Past its deadline a stream whose caller reads nothing is dropped after this long."""
 
 _STREAM_HEADERS = [

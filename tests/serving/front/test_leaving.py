@@ -99,8 +99,9 @@ def test_a_caller_who_reads_nothing_is_dropped_some_time_after_its_deadline(
     shared: FrontProcess, server_a: FaultServer
 ) -> None:
     """Its stream fills every buffer on the way and holds the endpoint up; not for ever."""
-    server_a.plan({"do": "ok", "tokens": 300_000})
-    connection = send(shared, deadline_ms=400, stream=True, tag=2)
+    chunk = {"choices": [{"index": 0, "delta": {"content": "x" * 60_000}}]}
+    server_a.plan({"do": "events", "events": [chunk] * 150})
+    connection = send(shared, deadline_ms=1000, stream=True, tag=2)
     assert connection.recv(100)
     began_s = time.monotonic()
     assert wait_until(lambda: shared.status()["num_open_calls"] == 1)
