@@ -19,12 +19,14 @@ FailsoftError
 │  └─ OutOfBlocksError(needed, free)              our own accounting is wrong: a bug
 └─ FallbackError
    ├─ InvalidCallError(param)                     HTTP 400, refused before any rung was asked
+   │  └─ UnknownLadderError(ladder, known)        HTTP 404
    ├─ CallRefusedError(rung, status, code)        the caller's fault as an endpoint sees it
    ├─ RungFailedError(rung, cause)                one attempt failed; the ladder goes on
    ├─ LadderExhaustedError(attempts)              HTTP 503, 429 or 504: nothing could answer
    ├─ StreamInterruptedError(text, attempt_id)    cut after its first content delta
    ├─ IdempotencyConflictError                    HTTP 422, the key came with another body
    ├─ IdempotencyRunningError(retry_after_s)      HTTP 409, the key's first call still runs
+   ├─ FrontStoppedError(retry_after_s)            HTTP 503, the front drains or ends
    └─ ClientClosedError
 ```
 
@@ -254,6 +256,23 @@ class InvalidCallError(FallbackError):
         self.param = param
 
 
+class UnknownLadderError(InvalidCallError):
+    """The call names no ladder of the settings (HTTP 404).
+
+    Attributes:
+        ladder: What was asked for.
+        known: The ladders there are.
+    """
+
+    def __init__(self, ladder: str, *, known: tuple[str, ...], param: str = "ladder") -> None:
+        super().__init__(
+            f"no ladder {ladder!r}: give one of {', '.join(known) or 'none, for none is set'}",
+            param=param,
+        )
+        self.ladder = ladder
+        self.known = known
+
+
 class CallRefusedError(FallbackError):
     """An endpoint says the call is the caller's fault, so no other rung was asked.
 
@@ -374,6 +393,18 @@ class IdempotencyRunningError(FallbackError):
         super().__init__(
             f"a call with this idempotency key still runs; ask again in {retry_after_s:.0f} s"
         )
+        self.retry_after_s = retry_after_s
+
+
+class FrontStoppedError(FallbackError):
+    """The front drains or ends: it takes no new calls, and ends what outlives the drain.
+
+    Attributes:
+        retry_after_s: When another one has its place, in seconds.
+    """
+
+    def __init__(self, *, retry_after_s: float) -> None:
+        super().__init__(f"this front is being stopped; call again in {math.ceil(retry_after_s)} s")
         self.retry_after_s = retry_after_s
 
 

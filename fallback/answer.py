@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from failsoft.errors import RungFailedError, StreamInterruptedError
-from failsoft.fallback.assembly import Assembly, Chunk
+from failsoft.fallback.assembly import Assembly
 from failsoft.fallback.attempt import Attempt
 from failsoft.fallback.call import Call
 from failsoft.fallback.choice import chunks_of
+from failsoft.fallback.chunk import Chunk
 from failsoft.fallback.endpoint import Version
 from failsoft.fallback.failure import Failure, cause_of
-from failsoft.fallback.reply import Reply, Usage
+from failsoft.fallback.reply import Origin, Reply, Usage
 
 Settle = Callable[[Failure | BaseException | None], Awaitable[None]]
 """Told once how the attempt ended: None is well, an exception is the caller leaving."""
@@ -32,6 +33,14 @@ class Answer(Protocol):
 
     def reply(self) -> Reply:
         """Return the whole reply; only once it is whole."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where it comes from; known as soon as there is an answer."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether `next` has handed out all there is; it then says so, at once."""
 
     @property
     def is_whole(self) -> bool:
@@ -103,6 +112,20 @@ class LiveAnswer:
             raise
 
     @property
+    def origin(self) -> Origin:
+        """See `Answer.origin`."""
+        return Origin(
+            rung=self._rung,
+            version=self.version.digest,
+            num_sent=sum(a.was_sent for a in self._call.attempts) + (not self._is_settled),
+        )
+
+    @property
+    def is_read(self) -> bool:
+        """See `Answer.is_read`."""
+        return self._attempt.is_ended and not self._held
+
+    @property
     def is_whole(self) -> bool:
         """See `Answer.is_whole`."""
         return self.assembly.judge_end() is None
@@ -160,13 +183,14 @@ class KeptAnswer:
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
-        self._is_read = False
+        self.is_read = False
+        self.origin = reply.origin
 
     async def next(self) -> list[Chunk] | None:
         """Return all of it as chunks, once."""
-        if self._is_read:
+        if self.is_read:
             return None
-        self._is_read = True
+        self.is_read = True
         return list(chunks_of(self._reply.body))
 
     def reply(self) -> Reply:

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from failsoft.fallback.choice import Choice, choices_of, completion_choice
+from failsoft.fallback.chunk import Chunk
 from failsoft.fallback.failure import Failure, bad_reply, cut, error_in_reply, error_object
 from failsoft.fallback.reply import Usage
-
-Chunk = dict[str, Any]
 
 FAULT_FINISHES = frozenset({"error", "abort", "aborted", "cancelled", "deadline", "timeout"})
 """Finish reasons that say the reply is not whole, whatever text came before."""
@@ -30,12 +29,21 @@ class Assembly:
         num_choices: Choices asked for over all prompts, at least 1.
     """
 
-    __slots__ = ("_choices", "_kind", "_num_choices", "_top", "num_content_chunks", "usage")
+    __slots__ = (
+        "_choices",
+        "_kind",
+        "_missing",
+        "_num_choices",
+        "_top",
+        "num_content_chunks",
+        "usage",
+    )
 
     def __init__(self, *, kind: str, num_choices: int) -> None:
         self._kind = kind
         self._num_choices = num_choices
         self._top: dict[str, Any] = {}
+        self._missing: tuple[str, ...] = _TOP_FIELDS
         self._choices: dict[int, Choice] = {}
         self.num_content_chunks = 0
         self.usage: Mapping[str, Any] | None = None
@@ -49,15 +57,14 @@ class Assembly:
         """
         if not isinstance(chunk, dict):
             return False, bad_reply("an event that is not a JSON object")
-        if (error := error_object(chunk)) is not None:
+        if _is_error(chunk) and (error := error_object(chunk)) is not None:
             return False, error_in_reply(error)
         choices = chunk.get("choices")
         if not isinstance(choices, list):
             return False, bad_reply("an event without choices")
         if chunk.get("usage"):
             self._take_usage(chunk["usage"])
-        if len(self._top) < len(_TOP_FIELDS):
-            self._top.update({f: chunk[f] for f in _TOP_FIELDS if chunk.get(f) is not None})
+        self._take_top(chunk)
         has_content = False
         for raw in choices:
             is_content, failure = self._add_choice(raw)
@@ -87,6 +94,16 @@ class Assembly:
         return (
             (False, bad_reply("a delta that is none")) if is_content is None else (is_content, None)
         )
+
+    def _take_top(self, chunk: Chunk) -> None:
+        """Keep the fields of the whole reply; the first chunk that has one counts."""
+        found = False
+        for name in self._missing:
+            if (value := chunk.get(name)) is not None:
+                self._top[name] = value
+                found = True
+        if found:
+            self._missing = tuple(name for name in self._missing if name not in self._top)
 
     def add_completion(self, body: object) -> Failure | None:
         """Take a whole, unstreamed reply in: the endpoint ignored ``stream``."""
@@ -191,6 +208,11 @@ class Assembly:
         if self.usage is not None:
             body["usage"] = dict(self.usage)
         return body
+
+
+def _is_error(chunk: Chunk) -> bool:
+    """Return whether *chunk* may be an error: one look that every good chunk passes."""
+    return "error" in chunk or chunk.get("object") == "error" or chunk.get("type") == "error"
 
 
 def _text(value: object) -> str | None:

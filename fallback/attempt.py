@@ -8,12 +8,13 @@ Comments, role chunks and usage chunks are no tokens and reset no clock. Units: 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from failsoft.errors import RungFailedError
-from failsoft.fallback.assembly import Assembly, Chunk
+from failsoft.fallback.assembly import Assembly
 from failsoft.fallback.choice import chunks_of
+from failsoft.fallback.chunk import Chunk, parse_chunk
 from failsoft.fallback.deadline import Clocks
 from failsoft.fallback.failure import Failure, bad_reply, clock_failure, cut, status_failure
 from failsoft.fallback.outside_json import parse_json
@@ -65,7 +66,6 @@ class Attempt:
         self.started_s = self._clock()
         self._content_s: float | None = None
         self._reply: HTTPReply | None = None
-        self._pieces: AsyncIterator[bytes] | None = None
         self._parser = SSEParser()
         self._pending: Failure | None = None
         self._num_bytes = 0
@@ -108,7 +108,6 @@ class Attempt:
                     on_sent=self._on_sent,
                 )
                 self._reply = reply
-                self._pieces = aiter(reply.pieces())
                 if not 200 <= reply.status < 300:
                     self._fail(await self._status_failure(reply))
         except TimeoutError:
@@ -162,10 +161,9 @@ class Attempt:
 
     async def _next_piece(self, asked_s: float) -> bytes | None:
         """Return the next bytes; None at the end, or when a finished reply has no end."""
-        assert self._pieces
+        assert self._reply
         try:
-            async with asyncio.timeout(self._left_s(asked_s)):
-                return await anext(self._pieces, None)
+            return await self._reply.piece(self._left_s(asked_s))
         except TimeoutError:
             if self.assembly.is_finished:
                 return None
@@ -221,11 +219,11 @@ class Attempt:
 
     def _add(self, data: bytes) -> tuple[bool, Failure | None, Chunk]:
         try:
-            chunk = parse_json(data)
+            chunk = parse_chunk(data)
         except ValueError:
             return False, bad_reply("an event that is not JSON"), {}
         is_content, failure = self.assembly.add(chunk)
-        return is_content, failure, chunk
+        return is_content, failure, chunk if isinstance(chunk, dict) else {}
 
     def _mark_content(self) -> None:
         self._content_s = self._clock()
@@ -235,11 +233,11 @@ class Attempt:
 
     async def _drain(self) -> None:
         """Take the end of the body in, so that the connection can be used again."""
-        assert self._pieces
+        assert self._reply
+        until_s = self._clock() + END_S
         with contextlib.suppress(TimeoutError, RungFailedError):
-            async with asyncio.timeout(END_S):
-                while await anext(self._pieces, None) is not None:
-                    continue
+            while await self._reply.piece(max(0.0, until_s - self._clock())) is not None:
+                continue
 
     def _end(self) -> list[Chunk]:
         if self._parser.has_rest and not self.assembly.is_finished:

@@ -135,6 +135,7 @@ class Builder:
                 version=version,
                 breaker=self._breaker(name, ladder),
                 clock=self._surroundings.clock,
+                pinned=None if config.pin is None else self._settings.pins[config.pin],
             )
             if (before := self._before.get(key)) is not None:
                 self.endpoints[key].go_on_from(before)

@@ -6,12 +6,14 @@ but for stamps that end in ``_at_ms``.
 
 import json
 import os
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from failsoft.call_records import AttemptRecord, Recorder
 from failsoft.errors import InvalidCallError
+from failsoft.fallback.cache_salt import SALT_FIELD
 from failsoft.fallback.deadline import Deadline
 from failsoft.fallback.failure import Failure
 from failsoft.fallback.surroundings import Surroundings
@@ -19,10 +21,13 @@ from failsoft.fallback.surroundings import Surroundings
 CacheMode = Literal["on", "off", "refresh"]
 Kind = Literal["chat", "completion"]
 
+SET_FIELDS = frozenset({"stream", "stream_options", "model", SALT_FIELD})
+"""Body fields that the ladder sets anew for each endpoint."""
 MAX_DEADLINE_S = 86_400.0
 MAX_IDEMPOTENCY_KEY_CHARS = 255
 MAX_NESTING = 100
 """Levels of a request; what hashes it recurses, and nobody means as many."""
+MAX_CALL_ID_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,10 @@ class CallRequest:
     fallback: bool = True
     """False asks the first model rung alone."""
     is_stream: bool = False
+    call_id: str | None = None
+    """For a server that names its calls before it asks; None makes one."""
+    body_json: str = field(init=False, repr=False)
+    """*body* as it goes to every endpoint, but for `SET_FIELDS`; never empty."""
 
     def __post_init__(self) -> None:
         deadline_s: object = self.deadline_s
@@ -68,6 +77,11 @@ class CallRequest:
                 f"an idempotency key of {len(key)} characters: give 1..{MAX_IDEMPOTENCY_KEY_CHARS}",
                 param="idempotency_key",
             )
+        if self.call_id is not None and not 1 <= len(self.call_id) <= MAX_CALL_ID_CHARS:
+            raise InvalidCallError(
+                f"a call id of {len(self.call_id)} characters: give 1..{MAX_CALL_ID_CHARS}",
+                param="call_id",
+            )
         self._check_body()
 
     def _check_body(self) -> None:
@@ -76,24 +90,26 @@ class CallRequest:
             raise InvalidCallError(f"{field} is missing or empty: give at least one", param=field)
         if self.kind == "chat" and not _are_messages(self.body["messages"]):
             raise InvalidCallError("messages must be a list of objects", param="messages")
-        self._check_json()
+        object.__setattr__(self, "body_json", self._checked_json())
         n = self.body.get("n")
         if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 1):
             raise InvalidCallError("n is out of range: give an integer of at least 1", param="n")
 
-    def _check_json(self) -> None:
+    def _checked_json(self) -> str:
+        sent = {k: v for k, v in self.body.items() if k not in SET_FIELDS}
         try:
-            text = json.dumps(self.body, allow_nan=False)
+            text = json.dumps(sent, separators=(",", ":"), allow_nan=False)
         except (TypeError, ValueError) as exc:
             raise InvalidCallError(f"the request is no JSON: {exc}", param="body") from exc
         except RecursionError:
             text = "{" * (MAX_NESTING + 1)
         # Few requests have so many brackets at all, so few are looked at any further.
-        if text.count("{") + text.count("[") > MAX_NESTING and _is_deep(self.body):
+        if text.count("{") + text.count("[") > MAX_NESTING and _is_deep(sent):
             raise InvalidCallError(
                 f"the request is nested too deeply: give at most {MAX_NESTING} levels",
                 param="body",
             )
+        return text
 
     @property
     def num_choices(self) -> int:
@@ -106,6 +122,10 @@ class CallRequest:
         if isinstance(prompt, str) or not isinstance(prompt, Sequence):
             return 1
         return 1 if isinstance(prompt[0], int) else len(prompt)
+
+
+_ids = random.Random()  # noqa: S311 it names calls, it guards nothing
+os.register_at_fork(after_in_child=_ids.seed)
 
 
 def _are_messages(value: object) -> bool:
@@ -131,10 +151,13 @@ def _containers_in(value: object) -> Iterable[object]:
 def new_call_id(at_ms: int) -> str:
     """Return an id no other call has: the time in milliseconds, then 80 random bits.
 
+    The bits are drawn from a generator of our own that no program seeds by the way, and
+    that a forked child seeds anew: asking the system for each costs tens of microseconds.
+
     Laid out as UUIDv7 (RFC 9562, 5.7), without its version bits: ids made together share
     the head, so the store's index grows at one end instead of everywhere.
     """
-    return f"call_{at_ms:012x}{os.urandom(10).hex()}"
+    return f"call_{at_ms:012x}{_ids.getrandbits(80):020x}"
 
 
 class Call:
@@ -175,7 +198,7 @@ class Call:
         self.recorder = recorder
         self.started_s = surroundings.clock()
         self.started_at_ms = surroundings.wall_ms()
-        self.call_id = new_call_id(self.started_at_ms)
+        self.call_id = request.call_id or new_call_id(self.started_at_ms)
         deadline_s = request.deadline_s if request.deadline_s is not None else ladder_deadline_s
         self.deadline = Deadline(at_s=self.started_s + deadline_s, clock=surroundings.clock)
         self.attempts: list[AttemptRecord] = []

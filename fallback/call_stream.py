@@ -7,12 +7,12 @@ order when an event loop shuts down under it. One task reads one stream.
 from typing import Protocol
 
 from failsoft.fallback.answer import Answer, KeptAnswer
-from failsoft.fallback.assembly import Chunk
 from failsoft.fallback.call import Call, CallRequest
 from failsoft.fallback.call_log import CallLog
+from failsoft.fallback.chunk import Chunk
 from failsoft.fallback.idempotency import Claim
 from failsoft.fallback.ladder import Ladder
-from failsoft.fallback.reply import Reply
+from failsoft.fallback.reply import Origin, Reply
 
 
 class Desk(Protocol):
@@ -56,6 +56,16 @@ class CallStream:
         self._is_over = False
         self.reply: Reply | None = None
         """The whole reply, once it is whole."""
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where the reply comes from; None until the first chunks are there."""
+        return self._answer.origin if self._answer is not None else None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all is handed out but the end itself."""
+        return self._answer is not None and self._answer.is_read
 
     async def next(self) -> list[Chunk] | None:
         """Return the chunks that come next, maybe none; None at the end.

@@ -80,7 +80,7 @@ async def _models(target: Target, transport: Transport, rung: str) -> object:
     )
     try:
         raw = bytearray()
-        async for piece in reply.pieces():
+        while (piece := await reply.piece(ASK_TIMEOUT_S)) is not None:
             raw += piece
             if len(raw) > MAX_BYTES:
                 raise ValueError("a list of models without end")

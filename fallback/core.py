@@ -12,7 +12,7 @@ from pathlib import Path
 
 from failsoft.call_records import IdempotencyStore, Recorder, ReplyStore
 from failsoft.config.settings import Settings
-from failsoft.errors import ClientClosedError, ConfigError, InvalidCallError
+from failsoft.errors import ClientClosedError, ConfigError, UnknownLadderError
 from failsoft.fallback.answer import Answer, LiveAnswer
 from failsoft.fallback.build import Builder
 from failsoft.fallback.call import Call, CallRequest
@@ -157,7 +157,7 @@ class Core:
 
         Raises:
             ClientClosedError: The client was closed.
-            InvalidCallError: There is no such ladder.
+            UnknownLadderError: There is no such ladder.
         """
         if self._is_closed:
             raise ClientClosedError
@@ -165,10 +165,7 @@ class Core:
             self._begin_anew()
         ladder = self.ladders.get(request.ladder)
         if ladder is None:
-            raise InvalidCallError(
-                f"no ladder {request.ladder!r}: give one of {', '.join(self.ladders)}",
-                param="ladder",
-            )
+            raise UnknownLadderError(request.ladder, known=tuple(self.ladders))
         call = Call(
             request,
             ladder_deadline_s=ladder.config.deadline_s,
@@ -209,6 +206,7 @@ class Core:
     async def _climb(self, flight: Flight, call: Call, ladder: Ladder) -> Reply:
         """Climb *ladder* for everybody on *flight*."""
         answer = await ladder.ask(call)
+        flight.origin = answer.origin
         try:
             if call.request.is_stream:
                 while (chunks := await answer.next()) is not None:

@@ -64,6 +64,8 @@ class Target:
     authorization: str | None = field(default=None, repr=False)
     context_tokens: int | None = None
     """As its supervisor published it; None when not known."""
+    salt_secret: str | None = field(default=None, repr=False)
+    """Keys the salt of a local engine's prefix cache; None for an endpoint that gets none."""
 
 
 def reported_digest(headers: Mapping[str, str]) -> str | None:
@@ -100,6 +102,7 @@ class Endpoint:
         version: Returns what it runs, or would run.
         breaker: Its breaker.
         clock: Monotonic seconds.
+        pinned: Name of the version pinned to its slot; None for an endpoint elsewhere.
     """
 
     def __init__(
@@ -110,8 +113,10 @@ class Endpoint:
         version: Callable[[], Version],
         breaker: Breaker,
         clock: Callable[[], float],
+        pinned: str | None = None,
     ) -> None:
         self.name = config.name
+        self.pinned = pinned
         self.locate = locate
         self._version = version
         self.served: tuple[str, str | None] | None = None
@@ -122,7 +127,7 @@ class Endpoint:
         """Prompt plus output tokens it takes; learnt from it when the settings do not say."""
         self.unpriced: set[str] = set()
         """Versions that a warning was given for: once each is enough."""
-        self._config = config
+        self.config = config
         self.health = RollingWindow(window_s=HEALTH_WINDOW_S, num_counts=2, clock=clock)
 
     def go_on_from(self, before: "Endpoint") -> None:
@@ -143,8 +148,8 @@ class Endpoint:
         return lacks(
             body,
             context_tokens=self.context_tokens,
-            tools=self._config.tools,
-            json_schema=self._config.json_schema,
+            tools=self.config.tools,
+            json_schema=self.config.json_schema,
         )
 
     def version(self) -> Version:
@@ -161,7 +166,7 @@ class Endpoint:
     @property
     def has_own_context(self) -> bool:
         """Whether its settings fix its context."""
-        return self._config.context_tokens is not None
+        return self.config.context_tokens is not None
 
     def on_end(self, *, is_answered: bool) -> None:
         """Count one attempt that was sent and told something."""
@@ -222,6 +227,7 @@ class EngineLocator:
             version=self._named(engine.version).served_as(engine.version_digest),
             authorization=f"Bearer {engine.token}" if engine.token else None,
             context_tokens=engine.max_model_len,
+            salt_secret=engine.token or "",
         )
 
     def version(self) -> Version:

@@ -34,7 +34,7 @@ def open_core(
     env = os.environ if environ is None else environ
     return Core(
         settings,
-        backends=backends or _store_backends(settings, env),
+        backends=backends or store_backends(settings, env)[0],
         home=home_folder(env),
         environ=env,
         surroundings=surroundings or Surroundings(),
@@ -51,11 +51,18 @@ def read_source(source: SettingsSource) -> Settings:
     return source if isinstance(source, Settings) else load_settings(Path(source))
 
 
-def _store_backends(settings: Settings, environ: Mapping[str, str]) -> Backends:
+def store_backends(settings: Settings, environ: Mapping[str, str]) -> tuple[Backends, Store]:
+    """Open the settings' store; return a client's backends in it, and the store itself.
+
+    Raises:
+        ConfigError: The password's variable is not set.
+        StoreError: It cannot be opened.
+    """
     store = Store(settings.store, environ=environ)
-    return Backends(
+    backends = Backends(
         recorder=store.recorder,
         replies=store.replies,
         keys=store.idempotency,
         close=store.close,
     )
+    return backends, store

@@ -49,6 +49,22 @@ def _count(table: object, name: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a reply comes from: known from its first content on, before it is whole."""
+
+    rung: str
+    """Name of the endpoint that answers, or ``"cache"``."""
+    version: str | None
+    """Digest of the version that writes it; None for an endpoint that names none."""
+    num_sent: int
+    """Attempts that were sent for this call, over all rungs."""
+    age_s: float | None = None
+    """A cached reply's age in seconds; None for a live one."""
+    is_stale: bool = False
+    is_replay: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """One complete reply."""
 
@@ -74,6 +90,18 @@ class Reply:
     """Whether it is older than the ladder's ``ttl_s``: served because no model could answer."""
     is_replay: bool = False
     """Whether an idempotency key played an earlier reply back."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where it comes from."""
+        return Origin(
+            rung=self.rung,
+            version=self.version,
+            num_sent=sum(attempt.was_sent for attempt in self.attempts),
+            age_s=self.age_s,
+            is_stale=self.is_stale,
+            is_replay=self.is_replay,
+        )
 
     @property
     def text(self) -> str:

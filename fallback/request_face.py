@@ -31,6 +31,8 @@ class CallOptions(TypedDict, total=False):
     cache: CacheMode
     fallback: bool
     """False asks the first model rung alone."""
+    call_id: str | None
+    """1..64 characters that no other call has, best from `new_call_id`; None makes one."""
 
 
 def make_request(
@@ -45,6 +47,7 @@ def make_request(
     idempotency_key: str | None = None,
     cache: CacheMode = "on",
     fallback: bool = True,
+    call_id: str | None = None,
 ) -> CallRequest:
     """Return the request.
 
@@ -67,6 +70,7 @@ def make_request(
         cache=cache,
         fallback=fallback,
         is_stream=is_stream,
+        call_id=call_id,
     )
 
 

@@ -6,7 +6,7 @@ Knows nothing of the rungs beside it but how much time they need. Units: seconds
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.config.http import DEADLINE_HEADER
@@ -16,11 +16,12 @@ from failsoft.fallback.answer import LiveAnswer
 from failsoft.fallback.assembly import Assembly
 from failsoft.fallback.attempt import Attempt
 from failsoft.fallback.breaker import Permit
+from failsoft.fallback.cache_salt import SALT_FIELD, cache_salt
 from failsoft.fallback.call import Call
 from failsoft.fallback.deadline import CACHE_RESERVE_S, clocks_for
 from failsoft.fallback.endpoint import Endpoint, Target, reported_digest
 from failsoft.fallback.failure import Action, Failure, cause_of
-from failsoft.fallback.retry import make_retrying
+from failsoft.fallback.retry import is_retried, make_retrying
 from failsoft.fallback.retry_budget import RetryBudget
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
@@ -89,13 +90,31 @@ class EndpointRung:
         """
         if (outcome := self.endpoint.lacks(call.request.body)) is not None:
             self._skip(call, outcome, "the request does not fit this endpoint")
+        try:
+            return await self._attempt(call)
+        except RungFailedError as exc:
+            if not is_retried(exc):
+                raise
+            return await self._retry(call, after=exc)
+
+    async def _retry(self, call: Call, *, after: RungFailedError) -> LiveAnswer:
+        """Go on under tenacity's policy, which a first attempt that succeeds need not pay for."""
+        first: RungFailedError | None = after
+
+        async def attempt() -> LiveAnswer:
+            nonlocal first
+            if first is not None:
+                failed, first = first, None
+                raise failed
+            return await self._attempt(call)
+
         retrying = make_retrying(
             self._config.retry,
             may_wait=lambda wait_s: self._may_wait(call, wait_s),
             may_spend=lambda: self._may_retry(call),
             surroundings=self._surroundings,
         )
-        answer: LiveAnswer = await retrying(self._attempt, call)
+        answer: LiveAnswer = await retrying(attempt)
         return answer
 
     async def ask_unheeded(self, call: Call) -> LiveAnswer:
@@ -236,7 +255,16 @@ def _headers(call: Call, target: Target) -> list[tuple[str, str]]:
 
 
 def _payload(call: Call, target: Target) -> bytes:
-    body = {**call.request.body, "model": target.model}
-    if not body.get("best_of"):  # the best of several is only known at their end
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
-    return json.dumps(body, separators=(",", ":")).encode()
+    """Return the body for *target*: the caller's, and behind it what the ladder sets.
+
+    The caller's text is written once for a call, however many rungs are asked.
+    """
+    request = call.request
+    own: dict[str, Any] = {"model": target.model}
+    if target.salt_secret is not None:
+        salt = request.body.get(SALT_FIELD)  # never sent as it is: see `cache_salt`
+        own[SALT_FIELD] = cache_salt(target.salt_secret, tenant=request.tenant, own=salt)
+    if not request.body.get("best_of"):  # the best of several is only known at their end
+        own |= {"stream": True, "stream_options": {"include_usage": True}}
+    tail = json.dumps(own, separators=(",", ":"))
+    return f"{request.body_json[:-1]},{tail[1:]}".encode()

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.errors import ClientClosedError, LadderExhaustedError, StreamInterruptedError
-from failsoft.fallback.assembly import Chunk
 from failsoft.fallback.call import Call
+from failsoft.fallback.chunk import Chunk
 from failsoft.fallback.failure import Action, Failure
-from failsoft.fallback.reply import Delta, Reply
+from failsoft.fallback.reply import Delta, Origin, Reply
 
 DEADLINE_STATUS = 504
 MIN_SHARED_RATIO = 0.5
@@ -31,6 +31,8 @@ class Flight:
     def __init__(self, leader: Call) -> None:
         self._leader = leader
         self.chunks: list[list[Chunk]] = []
+        self.origin: Origin | None = None
+        """Where the answer comes from; there before the first chunks."""
         self.reply: Reply | None = None
         self.error: Exception | None = None
         self.num_members = 0
@@ -119,6 +121,23 @@ class SharedAnswer:
         self._position = 0
 
     @property
+    def origin(self) -> Origin:
+        """See `Answer.origin`; only the first caller's call sent anything."""
+        origin = self._flight.origin
+        assert origin is not None
+        return origin if self._is_leader else replace(origin, num_sent=0)
+
+    @property
+    def _is_leader(self) -> bool:
+        return self._call.call_id == self._flight.leader_id
+
+    @property
+    def is_read(self) -> bool:
+        """See `Answer.is_read`."""
+        flight = self._flight
+        return flight.reply is not None and self._position == len(flight.chunks)
+
+    @property
     def is_whole(self) -> bool:
         """See `Answer.is_whole`."""
         return self._flight.reply is not None
@@ -156,7 +175,7 @@ class SharedAnswer:
         shared = self._flight.reply
         assert shared is not None
         reply = replace(shared, body=deepcopy(shared.body))
-        if self._call.call_id == self._flight.leader_id:
+        if self._is_leader:
             return reply
         return replace(reply, call_id=self._call.call_id, attempts=(), cost=0.0)
 

@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Self
 
 from failsoft.fallback.call import CallRequest
+from failsoft.fallback.chunk import Chunk
 from failsoft.fallback.core import Core
-from failsoft.fallback.reply import Delta, Reply
+from failsoft.fallback.reply import Delta, Origin, Reply
 
 NO_REPLY_YET = "the reply is not whole yet: read the stream to its end first"
 
@@ -37,6 +38,27 @@ class ReplyStream:
             raise RuntimeError(NO_REPLY_YET)
         return self._call.reply
 
+    @property
+    def origin(self) -> Origin | None:
+        """Where the reply comes from; None until its first chunks are there."""
+        return self._call.origin
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all is handed out, and `next_chunks` will say so at once."""
+        return self._call.is_read
+
+    async def next_chunks(self) -> list[Chunk] | None:
+        """Return the OpenAI-shaped chunks that came next, maybe none; None at the end.
+
+        For a server that sends them on: the bytes of each are at hand
+        (`failsoft.fallback.chunk.chunk_bytes`). Raises as iterating does; call `aclose` after.
+        """
+        chunks = await self._call.next()
+        if chunks is None or self._with_usage:
+            return chunks
+        return [chunk for chunk in chunks if chunk["choices"]]
+
     async def __aiter__(self) -> AsyncIterator[Delta]:
         """Yield the deltas that carry text.
 
@@ -57,10 +79,9 @@ class ReplyStream:
     async def chunks(self) -> AsyncGenerator[dict[str, Any]]:
         """Yield OpenAI-shaped chunks as they came; raises as iterating does."""
         try:
-            while (chunks := await self._call.next()) is not None:
+            while (chunks := await self.next_chunks()) is not None:
                 for chunk in chunks:
-                    if chunk["choices"] or self._with_usage:
-                        yield chunk
+                    yield chunk
         finally:
             await self._call.aclose()
 

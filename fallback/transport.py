@@ -1,40 +1,27 @@
-"""The one place that knows the HTTP library: bytes out, bytes in, failures translated.
+"""The seam to HTTP: bytes out, bytes in, failures translated; and which side a URL takes.
 
-Knows nothing of OpenAI, rungs or retries. Units: seconds. A transport belongs to
-one event loop. It never retries and never follows a redirect.
+Plain HTTP to a server that no proxy stands before goes the short way
+(`failsoft.fallback.direct_transport`), all else through httpx2
+(`failsoft.fallback.library_transport`). Knows nothing of OpenAI, rungs or retries.
+Units: seconds. A transport belongs to one event loop. It never retries and never
+follows a redirect.
 """
 
 import asyncio
-import contextlib
 import ipaddress
-import ssl
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, replace
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
-import httpx2
-
 from failsoft.call_records import AttemptOutcome as Outcome
-from failsoft.errors import RungFailedError
-from failsoft.fallback.failure import Action, Failure, bad_reply, cut, transport_failure
+from failsoft.fallback.failure import Action, transport_failure
 
 KEEPALIVE_S = 4.0
 """Idle connections go before a server's usual 5 s (uvicorn) closes them under a request."""
 MAX_IDLE_CONNECTIONS = 64
-_LATE_IMPORTS = (
-    "anyio._backends._asyncio",
-    "concurrent.futures.thread",
-    "h11",
-    "httpcore2",
-    "httpcore2._backends.anyio",
-    "sniffio",
-    "truststore",
-)
-"""What a first request would import. A process that forks during an import leaves the
-module's lock held in its child for ever, so nothing is imported once calls may run."""
 
 
 class HTTPReply(Protocol):
@@ -46,8 +33,13 @@ class HTTPReply(Protocol):
     connect_s: float | None
     """None when an open connection was used again."""
 
-    def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives; raises RungFailedError."""
+    async def piece(self, timeout_s: float) -> bytes | None:
+        """Return what came next of the body; None at its end.
+
+        Raises:
+            TimeoutError: Nothing came for *timeout_s*.
+            RungFailedError: The body broke off.
+        """
 
     async def aclose(self) -> None:
         """Close; a body not read to its end closes the connection too."""
@@ -78,68 +70,19 @@ class Transport(Protocol):
         """Close every connection."""
 
 
-@dataclass(slots=True)
-class _Watch:
-    on_sent: Callable[[], None]
-    started_s: float | None = None
-    connect_s: float | None = None
-
-    async def __call__(self, event: str, _info: dict[str, Any]) -> None:
-        if event.startswith("connection.connect_tcp."):
-            if event.endswith("started"):
-                self.started_s = time.monotonic()
-            elif event.endswith("complete") and self.started_s is not None:
-                self.connect_s = time.monotonic() - self.started_s
-        elif event == "http11.send_request_body.started":
-            # The write follows without giving way; a cancel may hit before the event's end.
-            self.on_sent()
-
-
-class _Reply:
-    """An httpx2 response behind the seam."""
-
-    __slots__ = ("_response", "_rung", "connect_s", "headers", "status")
-
-    def __init__(self, response: httpx2.Response, connect_s: float | None, rung: str) -> None:
-        self._response = response
-        self._rung = rung
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-        self.connect_s = connect_s
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        try:
-            async for piece in self._response.aiter_bytes():
-                yield piece
-        except httpx2.HTTPError as exc:
-            raise RungFailedError(rung=self._rung, cause=body_failure(exc)) from _quotable(exc)
-
-    async def aclose(self) -> None:
-        try:
-            await self._response.aclose()
-        except (httpx2.HTTPError, OSError):
-            return  # it is gone either way
-
-
-def load_library() -> None:
-    """Import all that a request needs; called before the first one."""
-    for name in _LATE_IMPORTS:
-        with contextlib.suppress(ModuleNotFoundError):
-            import_module(name)
-
-
-_UNUSABLE = replace(
+UNUSABLE = replace(
     transport_failure(Outcome.CONNECT_FAILED, "its URL, key or proxy setting cannot be used"),
     action=Action.STEP_DOWN,
 )
+"""What keeps a request from being made at all, whatever the endpoint does."""
 
 
 class HTTPTransport:
-    """httpx2, one client for plain loopback traffic and one for the rest."""
+    """Sends each request the way its URL needs."""
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[bool, bool], httpx2.AsyncClient] = {}
-        self._urls: dict[str, tuple[httpx2.URL, httpx2.AsyncClient]] = {}
+        self._ways: dict[str, Transport] = {}
+        self._made: dict[bool, Transport] = {}
 
     async def send(
         self,
@@ -152,43 +95,39 @@ class HTTPTransport:
         on_sent: Callable[[], None] = lambda: None,
     ) -> HTTPReply:
         """See `Transport.send`."""
-        watch = _Watch(on_sent)
-        try:
-            parsed, client = self._urls.get(url) or self._remember(url)
-            request = httpx2.Request(
-                "GET" if content is None else "POST",
-                parsed,
-                headers=headers,
-                content=content,
-                extensions={
-                    "timeout": {"connect": connect_s, "read": None, "write": None, "pool": None},
-                    "trace": watch,
-                },
-            )
-        except (ImportError, ValueError, httpx2.InvalidURL):
-            # The words may quote a header: none are shown.
-            raise RungFailedError(rung=rung, cause=_UNUSABLE) from None
-        try:
-            response = await client.send(request, stream=True)
-        except httpx2.HTTPError as exc:
-            raise RungFailedError(rung=rung, cause=head_failure(exc)) from _quotable(exc)
-        except (UnicodeError, ValueError) as exc:
-            # A reply head that h11 let through and the library could not read.
-            raise RungFailedError(rung=rung, cause=bad_reply("a reply head that is none")) from exc
-        return _Reply(response, watch.connect_s, rung)
+        way = self._ways.get(url) or self._choose(url)
+        return await way.send(
+            url,
+            headers=headers,
+            content=content,
+            connect_s=connect_s,
+            rung=rung,
+            on_sent=on_sent,
+        )
 
     async def aclose(self) -> None:
         """Close every connection."""
-        clients, self._clients, self._urls = list(self._clients.values()), {}, {}
-        await asyncio.gather(*(client.aclose() for client in clients))
+        made, self._made, self._ways = list(self._made.values()), {}, {}
+        await asyncio.gather(*(way.aclose() for way in made))
 
-    def _remember(self, url: str) -> tuple[httpx2.URL, httpx2.AsyncClient]:
-        parts = urlsplit(url)
-        kind = (parts.scheme == "https", is_loopback(parts.hostname or ""))
-        if kind not in self._clients:
-            self._clients[kind] = _make_client(is_tls=kind[0], is_local=kind[1])
-        self._urls[url] = (httpx2.URL(url), self._clients[kind])
-        return self._urls[url]
+    def _choose(self, url: str) -> Transport:
+        is_direct = _is_direct(url)
+        if is_direct not in self._made:
+            self._made[is_direct] = _make(is_direct=is_direct)
+        self._ways[url] = self._made[is_direct]
+        return self._ways[url]
+
+
+def load_library() -> None:
+    """Import all that a request needs; called before the first one.
+
+    A process that forks during an import leaves the module's lock held in its child for
+    ever, so nothing is imported once calls may run.
+    """
+    from failsoft.fallback.library_transport import load_late_imports
+
+    import_module("failsoft.fallback.direct_transport")
+    load_late_imports()
 
 
 def is_loopback(host: str) -> bool:
@@ -201,43 +140,17 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _make_client(*, is_tls: bool, is_local: bool) -> httpx2.AsyncClient:
-    # A plain client never speaks TLS, and loading the root certificates takes tens of ms.
-    context = ssl.create_default_context() if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx2.AsyncClient(
-        verify=context,
-        trust_env=not is_local,
-        follow_redirects=False,
-        limits=httpx2.Limits(
-            max_connections=None,
-            max_keepalive_connections=MAX_IDLE_CONNECTIONS,
-            keepalive_expiry=KEEPALIVE_S,
-        ),
-    )
+def _is_direct(url: str) -> bool:
+    """Return whether *url* needs neither TLS nor, perhaps, a proxy."""
+    parts = urlsplit(url)
+    if parts.scheme != "http":
+        return False
+    proxies = urllib.request.getproxies_environment()
+    return is_loopback(parts.hostname or "") or not ("http" in proxies or "all" in proxies)
 
 
-def head_failure(exc: httpx2.HTTPError) -> Failure:
-    """Translate what kept a reply's head from coming."""
-    if isinstance(exc, httpx2.ConnectTimeout):
-        # As with every clock: the time is spent, so the next rung is the better try.
-        failure = transport_failure(Outcome.TIMEOUT_CONNECT, "the connect clock ran out")
-        return replace(failure, action=Action.STEP_DOWN)
-    if isinstance(exc, httpx2.ConnectError | httpx2.ProxyError):
-        return transport_failure(Outcome.CONNECT_FAILED, "no connection")
-    if isinstance(exc, httpx2.RemoteProtocolError) and "without sending" not in str(exc):
-        return bad_reply("not an HTTP reply")
-    if isinstance(exc, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
-        return bad_reply("a request the HTTP library refuses")
-    return transport_failure(Outcome.RESET, "the connection closed before the reply")
+def _make(*, is_direct: bool) -> Transport:
+    from failsoft.fallback.direct_transport import DirectTransport
+    from failsoft.fallback.library_transport import LibraryTransport
 
-
-def _quotable(exc: httpx2.HTTPError) -> httpx2.HTTPError | None:
-    """Return *exc* for a traceback; None when its words quote bytes: a key, or a user's text."""
-    return None if isinstance(exc, httpx2.ProtocolError | httpx2.DecodingError) else exc
-
-
-def body_failure(exc: httpx2.HTTPError) -> Failure:
-    """Translate what broke a reply's body off."""
-    if isinstance(exc, httpx2.DecodingError):
-        return bad_reply("a body that does not decode")
-    return cut("the connection closed inside the reply")
+    return DirectTransport() if is_direct else LibraryTransport()

@@ -14,12 +14,23 @@ import pytest
         "import failsoft.engine.launch",
         "import failsoft.engine.scheduler, failsoft.engine.step_loop",
         "import failsoft.engine.http.app",
+        "import failsoft.serving.front.run",
     ],
 )
 def test_torch_is_not_loaded(statement: str) -> None:
     """A bare install has no torch, and loading it takes seconds."""
     heavy = "{'torch', 'transformers'} & set(sys.modules)"
     code = f"import sys; {statement}; print({heavy} or 'none')"
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.strip() == "none"
+
+
+def test_the_front_needs_nothing_of_the_engines_text() -> None:
+    """It runs where only ``failsoft[server]`` is installed."""
+    heavy = "{'jinja2', 'tokenizers', 'numpy'} & set(sys.modules)"
+    code = f"import sys; import failsoft.serving.front.run; print({heavy} or 'none')"
 
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -3,7 +3,8 @@
 import json
 from typing import Any, NoReturn
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 
 from failsoft.errors import InvalidRequestError
 
@@ -16,7 +17,25 @@ async def read_json(request: Request, *, max_bytes: int) -> dict[str, Any]:
             not UTF-8, not JSON (``NaN`` is not), nested too deep, or not an object.
         starlette.requests.ClientDisconnect: The client left while sending it.
     """
-    return parse_json(await _read_bytes(request, max_bytes))
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > max_bytes:
+        raise _too_large(max_bytes)
+    return await receive_json(request.receive, max_bytes=max_bytes)
+
+
+async def receive_json(receive: Receive, *, max_bytes: int) -> dict[str, Any]:
+    """Return the body that *receive* brings; see `read_json`."""
+    chunks = bytearray()
+    more_body = True
+    while more_body:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks += message.get("body", b"")
+        more_body = message.get("more_body", False)
+        if len(chunks) > max_bytes:
+            raise _too_large(max_bytes)
+    return parse_json(bytes(chunks))
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
@@ -40,18 +59,6 @@ def parse_json(raw: bytes) -> dict[str, Any]:
             code="invalid_json",
         )
     return body
-
-
-async def _read_bytes(request: Request, max_bytes: int) -> bytes:
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > max_bytes:
-        raise _too_large(max_bytes)
-    chunks = bytearray()
-    async for chunk in request.stream():
-        chunks += chunk
-        if len(chunks) > max_bytes:
-            raise _too_large(max_bytes)
-    return bytes(chunks)
 
 
 def _too_large(max_bytes: int) -> InvalidRequestError:

@@ -1,17 +1,23 @@
 """Notice at once that a caller left, while it waits for an answer or reads one."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from starlette.types import Receive
 
-from failsoft.engine.http.generation import Generation
+
+class Cancellable(Protocol):
+    """Work that nobody may need any more."""
+
+    def cancel(self) -> None:
+        """Stop it; again does nothing."""
 
 
 @asynccontextmanager
-async def cancel_when_gone(receive: Receive, generation: Generation) -> AsyncIterator[None]:
-    """Cancel *generation* when the caller disconnects, and in any case on leaving.
+async def tell_when_gone(receive: Receive, on_gone: Callable[[], None]) -> AsyncIterator[None]:
+    """Call *on_gone* when the caller disconnects within the block.
 
     The body must have been read: after it, ASGI has only ``http.disconnect`` to say.
     """
@@ -19,12 +25,21 @@ async def cancel_when_gone(receive: Receive, generation: Generation) -> AsyncIte
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        generation.cancel()
+        on_gone()
 
     watcher = asyncio.create_task(watch())
     try:
         yield
     finally:
-        generation.cancel()
         watcher.cancel()
         await asyncio.wait([watcher])
+
+
+@asynccontextmanager
+async def cancel_when_gone(receive: Receive, work: Cancellable) -> AsyncIterator[None]:
+    """Cancel *work* when the caller disconnects, and in any case on leaving."""
+    async with tell_when_gone(receive, work.cancel):
+        try:
+            yield
+        finally:
+            work.cancel()

@@ -4,10 +4,12 @@ openai-python 3.x retries 408, 409, 429 and 5xx, and obeys ``retry-after`` and
 ``x-should-retry``; so a fault that would only repeat says ``x-should-retry: false``.
 """
 
+import json
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from failsoft.errors import (
     DeadlineExceededError,
@@ -19,7 +21,7 @@ from failsoft.errors import (
     UnknownModelError,
 )
 
-_NEVER_RETRY = {"x-should-retry": "false"}
+NEVER_RETRY = {"x-should-retry": "false"}
 
 
 class Fault(NamedTuple):
@@ -30,9 +32,11 @@ class Fault(NamedTuple):
     code: str | None
     param: str | None = None
     headers: dict[str, str] | None = None
+    more: Mapping[str, Any] | None = None
+    """Further fields of the error object; one of OpenAI's own names wins over ours."""
 
     @property
-    def body(self) -> dict[str, dict[str, str | None]]:
+    def body(self) -> dict[str, dict[str, Any]]:
         """OpenAI's error object."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         return {
@@ -41,12 +45,32 @@ class Fault(NamedTuple):
                 "type": kind,
                 "param": self.param,
                 "code": self.code,
+                **(self.more or {}),
             }
         }
 
-    def response(self) -> JSONResponse:
+    def with_headers(self, headers: Mapping[str, str]) -> "Fault":
+        """Return it with further headers."""
+        return self._replace(headers={**(self.headers or {}), **headers})
+
+    @property
+    def json(self) -> bytes:
+        """The error object in ASCII: an endpoint's words may hold half a surrogate pair."""
+        return json.dumps(self.body).encode()
+
+    @property
+    def event(self) -> bytes:
+        """The event that ends a stream which has begun: data, and no ``[DONE]`` after it."""
+        return b"data: %b\n\n" % self.json
+
+    def response(self) -> Response:
         """The fault as a whole answer."""
-        return JSONResponse(self.body, status_code=self.status, headers=self.headers)
+        return Response(
+            self.json,
+            status_code=self.status,
+            headers=self.headers,
+            media_type="application/json",
+        )
 
 
 def fault_of(error: EngineError) -> Fault:
@@ -63,9 +87,9 @@ def fault_of(error: EngineError) -> Fault:
         case EngineStoppedError():
             return Fault(503, text, "engine_stopped", headers={"retry-after": "1"})
         case DeadlineExceededError():
-            return Fault(504, text, "deadline_exceeded", headers=_NEVER_RETRY)
+            return Fault(504, text, "deadline_exceeded", headers=NEVER_RETRY)
         case ForwardError():
             # The same prompt makes the same bad logits; other kinds may be a neighbour's doing.
-            headers = _NEVER_RETRY if error.kind == "bad_logits" else None
+            headers = NEVER_RETRY if error.kind == "bad_logits" else None
             return Fault(500, text, error.kind, headers=headers)
     return Fault(500, text, "engine_error")

@@ -2,41 +2,66 @@
 
 A server on loopback is reachable by any page the user's browser opens: through
 DNS rebinding (an odd ``Host``), and through requests from another origin. Both
-are refused, so is a body that a form could send without a preflight.
+are refused, so is a body that a form could send without a preflight. Knows nothing of
+what stands behind it: an engine and the front use the same one.
 """
 
 import hmac
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
-from uuid import uuid4
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from failsoft.config.http import HttpConfig
 from failsoft.engine.http.errors import Fault
+from failsoft.engine.http.request_id import stamping
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _OPEN_PATHS = ("/health", "/health/live", "/health/ready")
 """Routes that a probe reaches without a key; all others need it."""
-_MAX_REQUEST_ID_CHARS = 128
+_CHECKED = frozenset({b"host", b"origin", b"authorization", b"content-type"})
+
+Admit = Callable[[str, str], str | None]
+"""(path, bearer token or nothing) to the name of who asks; None lets nobody in."""
+
+
+def admit_key(key: str | None) -> Admit:
+    """Return who may ask where one key opens everything; None asks for none."""
+
+    def admit(_path: str, token: str) -> str | None:
+        is_let_in = key is None or hmac.compare_digest(token.encode(), key.encode())
+        return "" if is_let_in else None
+
+    return admit
+
+
+def caller_of(scope: Scope) -> str:
+    """Return the name that the guard let a request in under."""
+    name: str = scope["failsoft.caller"]
+    return name
 
 
 class Guard:
-    """Checks Host, Origin, key and content type, and stamps ``x-request-id``.
+    """Checks Host, Origin, key and content type.
 
     Args:
+        app: What stands behind it.
+        hosts: ``Host`` names to answer to beside the loopback names, without port.
+        admit: Says who asks; not asked for ``/health``.
         count_refused: Told the reason, a word of a fixed set, of each refusal.
     """
 
     def __init__(
-        self, app: ASGIApp, *, config: HttpConfig, count_refused: Callable[[str], None]
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Iterable[str],
+        admit: Admit,
+        count_refused: Callable[[str], None],
     ) -> None:
         self._app = app
-        self._api_key = config.api_key
+        self._admit = admit
         self._count_refused = count_refused
-        names = (*_LOOPBACK_NAMES, config.host, *config.allowed_hosts)
+        names = (*_LOOPBACK_NAMES, *hosts)
         self._hosts = frozenset(name.lower().strip("[]") for name in names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,16 +69,15 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        send = _with_request_id(send, _request_id(headers.get("x-request-id")))
-        fault = self._check(scope, headers)
+        fault = self._check(scope)
         if fault is None:
             await self._app(scope, receive, send)
             return
         self._count_refused(fault.code or "refused")
-        await fault.response()(scope, receive, send)
+        await fault.response()(scope, receive, stamping(scope, send))
 
-    def _check(self, scope: Scope, headers: Headers) -> Fault | None:
+    def _check(self, scope: Scope) -> Fault | None:
+        headers, origins = _checked_headers(scope)
         host = headers.get("host", "")
         if _host_name(host) not in self._hosts:
             return Fault(
@@ -62,11 +86,11 @@ class Guard:
                 "host_not_allowed",
                 "Host",
             )
-        if not _is_own_origin(headers.getlist("origin"), host):
+        if not _is_own_origin(origins, host):
             return Fault(
                 403, "requests from other origins are refused", "origin_not_allowed", "Origin"
             )
-        if scope["path"] not in _OPEN_PATHS and not self._has_key(headers):
+        if not self._lets_in(scope, headers):
             return Fault(
                 401,
                 "the API key is missing or wrong; send it as a bearer token",
@@ -82,12 +106,27 @@ class Guard:
             )
         return None
 
-    def _has_key(self, headers: Headers) -> bool:
-        if self._api_key is None:
+    def _lets_in(self, scope: Scope, headers: dict[str, str]) -> bool:
+        if scope["path"] in _OPEN_PATHS:
             return True
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        is_equal = hmac.compare_digest(token.strip().encode(), self._api_key.encode())
-        return scheme.lower() == "bearer" and is_equal
+        name = self._admit(scope["path"], token.strip() if scheme.lower() == "bearer" else "")
+        if name is not None:
+            scope["failsoft.caller"] = name
+        return name is not None
+
+
+def _checked_headers(scope: Scope) -> tuple[dict[str, str], list[str]]:
+    """Return the headers that are looked at, the first of each name, and every origin."""
+    found: dict[str, str] = {}
+    origins = []
+    for name, value in scope["headers"]:
+        if name in _CHECKED:
+            text = value.decode("latin-1")
+            if name == b"origin":
+                origins.append(text)
+            found.setdefault(name.decode("ascii"), text)
+    return found, origins
 
 
 def _host_name(host: str) -> str:
@@ -117,20 +156,3 @@ def _authority(origin: str) -> str | None:
 
 def _is_json(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == "application/json"
-
-
-def _request_id(given: str | None) -> str:
-    """Return the caller's id if it is short and printable ASCII, else a fresh one."""
-    is_sane = given and len(given) <= _MAX_REQUEST_ID_CHARS and given.isascii()
-    return given if given and is_sane and given.isprintable() else uuid4().hex
-
-
-def _with_request_id(send: Send, request_id: str) -> Send:
-    async def send_stamped(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            stamped: dict[str, Any] = {**message, "headers": list(message.get("headers", []))}
-            MutableHeaders(raw=stamped["headers"])["x-request-id"] = request_id
-            message = stamped
-        await send(message)
-
-    return send_stamped

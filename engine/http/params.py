@@ -4,14 +4,11 @@ from typing import NamedTuple
 
 from starlette.datastructures import Headers
 
-from failsoft.config.http import DEADLINE_HEADER
+from failsoft.config.http import DEADLINE_HEADER, MAX_DEADLINE_MS
 from failsoft.engine.http.schemas import GenerationBody
 from failsoft.engine.http.served import ServedModel
 from failsoft.engine.request import GenerationRequest, SamplingParams
 from failsoft.errors import InvalidRequestError, RequestTooLongError, UnknownModelError
-
-MAX_DEADLINE_MS = 86_400_000
-"""A day: a longer one is a mistake of unit."""
 
 DEFAULT_MAX_TOKENS = 512
 """Output tokens where neither the caller nor the version says: bounds a forgotten limit."""

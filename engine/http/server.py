@@ -1,4 +1,4 @@
-"""Run the application: bind, listen, say ready, and stop without cutting answers.
+"""Run the engine's application: listen, say ready, and stop without cutting answers.
 
 First SIGTERM or SIGINT: not ready, new requests get 503, running ones may finish
 for ``drain_s``, what still runs then ends in an error event. A second signal
@@ -7,63 +7,18 @@ stops at once. Exit code 0 after SIGTERM, 130 after SIGINT.
 
 import asyncio
 import contextlib
-import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import uvicorn
-
-from failsoft.config.http import HttpConfig
 from failsoft.engine.http.app import build_app
+from failsoft.engine.http.listen import base_url as base_url
+from failsoft.engine.http.listen import bind as bind
 from failsoft.engine.http.served import ServerState
-from failsoft.errors import ConfigError, EngineStoppedError
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-_FLUSH_S = 1
-"""After the drain, how long an answer may take to leave: a caller that reads needs none."""
+from failsoft.engine.http.stopping_server import FLUSH_S, StoppingServer, uvicorn_config
+from failsoft.errors import EngineStoppedError
 
 _CLOSE_S = 5.0
-
-_KEEP_ALIVE_S = 75
-"""Longer than clients keep idle connections (httpx 5 s), so that they close first and
-never send a request into a connection that is just being closed."""
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that holds *host* and *port* but does not listen yet.
-
-    Binding before the model loads fails early; callers are refused until it listens.
-
-    Raises:
-        ConfigError: The port is taken, or the host is no address of this machine.
-    """
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, proto)
-    except OSError as exc:
-        raise ConfigError(key="host", value=host, allowed=f"an address ({exc.strerror})") from exc
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-    except OSError as exc:
-        sock.close()
-        raise ConfigError(
-            key="port",
-            value=port,
-            allowed=f"a free port on {host} ({exc.strerror}); choose another with --port",
-        ) from exc
-    return sock
-
-
-def base_url(sock: socket.socket) -> str:
-    """Return the URL under which a bound socket is reached from this machine."""
-    host, port = sock.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 compared, not bound
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(
@@ -99,8 +54,8 @@ def serve(
     return server.exit_code
 
 
-class EngineServer(uvicorn.Server):
-    """uvicorn with our own way to stop; uvicorn raises the signal again when done."""
+class EngineServer(StoppingServer):
+    """The engine's server: to drain it is to drain the engine."""
 
     def __init__(
         self,
@@ -110,34 +65,15 @@ class EngineServer(uvicorn.Server):
         on_ready: Callable[[], None] = lambda: None,
         on_drain: Callable[[int], None] = lambda _: None,
     ) -> None:
-        super().__init__(_uvicorn_config(state, state.config))
-        self.exit_code = 0
+        super().__init__(uvicorn_config(build_app(state), http="h11"), on_ready=on_ready)
         self._state = state
         self._drain_s = drain_s
-        self._on_ready = on_ready
         self._on_drain = on_drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then tell who waits for it."""
         self._state.mailbox.open(asyncio.get_running_loop())
         await super().startup(sockets)
-        if self.started:
-            self._on_ready()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle signals on the loop while serving; off the main thread there are none."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self._on_signal, number)
-        try:
-            yield
-        finally:
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
 
     def stop(self) -> None:
         """Refuse new requests, drain the engine, then exit. Call on the event loop.
@@ -147,7 +83,7 @@ class EngineServer(uvicorn.Server):
         self._state.is_draining = True
         self._on_drain(len(self._state.open_answers))
         self._exit_after(lambda: self._state.engine.drain(self._drain_s))
-        asyncio.get_running_loop().call_later(self._drain_s + _FLUSH_S, self._give_up)
+        asyncio.get_running_loop().call_later(self._drain_s + FLUSH_S, self._give_up)
 
     def stop_now(self) -> None:
         """Close the engine, which ends its streams in an error event, and exit.
@@ -155,7 +91,7 @@ class EngineServer(uvicorn.Server):
         Call on the event loop. An engine that hangs is left behind.
         """
         self._exit_after(self._state.engine.close)
-        asyncio.get_running_loop().call_later(_FLUSH_S, self._give_up)
+        asyncio.get_running_loop().call_later(FLUSH_S, self._give_up)
 
     def _exit_after(self, act: Callable[[], object]) -> None:
         """Exit once *act*, which blocks, is done on a thread of its own."""
@@ -164,7 +100,7 @@ class EngineServer(uvicorn.Server):
         def run() -> None:
             act()
             with contextlib.suppress(RuntimeError):  # the loop is closed: we exited already
-                loop.call_soon_threadsafe(self._exit)
+                loop.call_soon_threadsafe(self.exit)
 
         threading.Thread(target=run, name="failsoft-stop", daemon=True).start()
 
@@ -172,32 +108,4 @@ class EngineServer(uvicorn.Server):
         """Exit though the engine is in the middle of a forward: its callers hear it from here."""
         for answer in tuple(self._state.open_answers):
             answer.stop(EngineStoppedError("the engine was stopped; ask another one"))
-        self._exit()
-
-    def _exit(self) -> None:
-        self.should_exit = True
-
-    def _on_signal(self, number: int) -> None:
-        if self._state.is_draining:
-            self.stop_now()
-            return
-        self.exit_code = 130 if number == signal.SIGINT else 0
-        self.stop()
-
-
-def _uvicorn_config(state: ServerState, config: HttpConfig) -> uvicorn.Config:
-    return uvicorn.Config(
-        build_app(state),
-        host=config.host,
-        port=config.port,
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_FLUSH_S,
-    )
+        self.exit()

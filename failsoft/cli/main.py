@@ -18,6 +18,7 @@ from failsoft.cli.chat import chat
 from failsoft.cli.config import config_app
 from failsoft.cli.db import db_app
 from failsoft.cli.engine import engine_app
+from failsoft.cli.front import front
 from failsoft.cli.up import up
 from failsoft.errors import ConfigError, FailsoftError
 
@@ -31,6 +32,7 @@ app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
 app.add_typer(engine_app, name="engine")
 app.command("chat")(chat)
+app.command("front", hidden=True)(front)
 app.command("up")(up)
 app.add_typer(models.app, name="models")
 

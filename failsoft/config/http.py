@@ -7,8 +7,28 @@ from failsoft.errors import ConfigError
 
 DEADLINE_HEADER = "x-failsoft-deadline-ms"
 """A request's: milliseconds until its caller has no use for an answer."""
+MAX_DEADLINE_MS = 86_400_000
+"""A day: a longer one is a mistake of unit."""
 VERSION_HEADER = "x-failsoft-version"
 """A reply's: the whole digest of the version that writes it."""
+RUNG_HEADER = "x-failsoft-rung"
+"""A front's reply's: the endpoint that answers, or ``cache``."""
+ATTEMPTS_HEADER = "x-failsoft-attempts"
+"""A front's reply's: attempts that were sent."""
+AGE_HEADER = "x-failsoft-age-s"
+"""A front's kept reply's: its age in seconds."""
+STALE_HEADER = "x-failsoft-stale"
+"""A front's kept reply's: ``true`` when it is older than the ladder's ``ttl_s``."""
+REPLAY_HEADER = "x-failsoft-replay"
+"""A front's reply's: ``true`` when an idempotency key played an earlier one back."""
+FALLBACK_HEADER = "x-failsoft-fallback"
+"""A request's to a front: ``off`` asks the first model rung alone."""
+CACHE_HEADER = "x-failsoft-cache"
+"""A request's to a front: ``off`` or ``refresh``."""
+TENANT_HEADER = "x-failsoft-tenant"
+"""A request's to a front without ``[keys]``: whose it is."""
+IDEMPOTENCY_HEADER = "idempotency-key"
+"""A request's to a front: the same key and body give the same reply."""
 
 
 def is_loopback(host: str) -> bool:

@@ -120,6 +120,7 @@ class Server:
             task.cancel()
         results = await asyncio.gather(act, gone, return_exceptions=True)
         if isinstance(results[0], OSError):
+            self._closed.append(time.monotonic())  # it left while we wrote
             raise results[0]
         if isinstance(results[0], Exception):
             raise results[0]

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -29,16 +29,18 @@ class Told:
     connect_s: float | None = None
 
     async def send(self, url: str, **arguments: Any) -> HTTPReply:
-        """Reply."""
-        return self
+        """Reply, anew to each request."""
+        return replace(self, steps=list(self.steps))
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the bytes."""
-        for step in self.steps:
-            if isinstance(step, float):
+    async def piece(self, timeout_s: float) -> bytes | None:
+        """Return the next bytes, once the silence before them is over."""
+        async with asyncio.timeout(timeout_s):
+            while self.steps:
+                step = self.steps.pop(0)
+                if isinstance(step, bytes):
+                    return step
                 await asyncio.sleep(step)
-            else:
-                yield step
+        return None
 
     async def aclose(self) -> None:
         """Close nothing."""

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import json
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -27,16 +27,19 @@ class Listing:
 
     def __init__(self, body: str) -> None:
         self._body = body
+        self._rest = b""
         self.num_asked = 0
 
     async def send(self, url: str, **arguments: Any) -> HTTPReply:
         """Reply."""
         self.num_asked += 1
+        self._rest = self._body.encode()
         return self
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body."""
-        yield self._body.encode()
+    async def piece(self, timeout_s: float) -> bytes | None:
+        """Return the body, then its end."""
+        rest, self._rest = self._rest, b""
+        return rest or None
 
     async def aclose(self) -> None:
         """Close nothing."""
