@@ -33,6 +33,7 @@ class Assembly:
         "_kind",
         "_missing",
         "_num_choices",
+        "_num_finished",
         "_top",
         "num_content_chunks",
         "usage",
@@ -44,6 +45,7 @@ class Assembly:
         self._top: dict[str, Any] = {}
         self._missing: tuple[str, ...] = _TOP_FIELDS
         self._choices: dict[int, Choice] = {}
+        self._num_finished = 0
         self.num_content_chunks = 0
         self.usage: Mapping[str, Any] | None = None
 
@@ -86,6 +88,7 @@ class Assembly:
         if finish in FAULT_FINISHES:
             return False, cut(f"finish reason {finish}")
         if finish is not None:
+            self._num_finished += choice.finish_reason is None
             choice.finish_reason = str(finish)
         is_content = choice.add_text(raw) if self._kind == "completion" else choice.add_delta(raw)
         return (
@@ -120,9 +123,7 @@ class Assembly:
     @property
     def is_finished(self) -> bool:
         """Whether every choice has its finish reason."""
-        return len(self._choices) == self._num_choices and all(
-            choice.finish_reason is not None for choice in self._choices.values()
-        )
+        return self._num_finished == self._num_choices
 
     def judge_end(self) -> Failure | None:
         """Return why what is here is no whole reply; None when it is one."""
