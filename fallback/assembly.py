@@ -34,6 +34,7 @@ class Assembly:
         "_kind",
         "_missing",
         "_num_choices",
+        "_num_finished",
         "_top",
         "num_content_chunks",
         "usage",
@@ -45,6 +46,7 @@ class Assembly:
         self._top: dict[str, Any] = {}
         self._missing: tuple[str, ...] = _TOP_FIELDS
         self._choices: dict[int, Choice] = {}
+        self._num_finished = 0
         self.num_content_chunks = 0
         self.usage: Mapping[str, Any] | None = None
 
@@ -89,6 +91,7 @@ class Assembly:
                 return False, bad_reply("a finish reason that is no word")
             if finish in FAULT_FINISHES:
                 return False, cut(f"finish reason {finish}")
+            self._num_finished += choice.finish_reason is None
             choice.finish_reason = finish
         is_content = choice.add_text(raw) if self._kind == "completion" else choice.add_delta(raw)
         return (
@@ -123,9 +126,7 @@ class Assembly:
     @property
     def is_finished(self) -> bool:
         """Whether every choice has its finish reason."""
-        return len(self._choices) == self._num_choices and all(
-            choice.finish_reason is not None for choice in self._choices.values()
-        )
+        return self._num_finished == self._num_choices
 
     def judge_end(self) -> Failure | None:
         """Return why what is here is no whole reply; None when it is one."""

@@ -6,7 +6,6 @@ what they could not, whatever the sampling, and then a stale reply beats none
 (RFC 5861). Never for tools, never for a caller who opted out. Units: seconds.
 """
 
-import json
 from collections.abc import Callable
 
 from failsoft.call_records import AttemptOutcome as Outcome
@@ -16,6 +15,7 @@ from failsoft.errors import RungFailedError, StoreError
 from failsoft.fallback.answer import KeptAnswer, LiveAnswer
 from failsoft.fallback.cache_key import reply_key
 from failsoft.fallback.call import Call, CallRequest
+from failsoft.fallback.compact_json import compact_json
 from failsoft.fallback.context_check import uses_tools
 from failsoft.fallback.endpoint import Version
 from failsoft.fallback.failure import Action, Failure
@@ -70,8 +70,8 @@ class CachedRung:
         """Return whether another caller's answer to the same request is as good as an own one."""
         return (
             request.cache == "on"
-            and not uses_tools(request.body)
             and (self._config.sampled_first or request.body.get("temperature") == 0)
+            and not uses_tools(request.body)
         )
 
     def key(self, request: CallRequest, version: Version, *, is_exact: bool = False) -> str:
@@ -135,7 +135,7 @@ class CachedRung:
                 version_digest=version.digest,
                 ladder=self._ladder,
                 created_at_ms=now_ms,
-                reply_json=json.dumps(reply.body, separators=(",", ":")),
+                reply_json=compact_json(reply.body),
             )
         )
 

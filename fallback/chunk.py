@@ -3,9 +3,9 @@
 Knows nothing of server-sent events or HTTP.
 """
 
-import json
 from typing import Any
 
+from failsoft.fallback.compact_json import compact_json
 from failsoft.fallback.outside_json import parse_json
 
 Chunk = dict[str, Any]
@@ -45,4 +45,4 @@ def parse_chunk(data: bytes) -> object:
 def chunk_bytes(chunk: Chunk) -> bytes:
     """Return *chunk* as one line of JSON: as it came if it did, else in ASCII."""
     raw = chunk.raw if isinstance(chunk, WireChunk) else None
-    return raw or json.dumps(chunk, separators=(",", ":")).encode()
+    return raw or compact_json(chunk).encode()

@@ -3,7 +3,6 @@
 Knows nothing of the rungs beside it but how much time they need. Units: seconds.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -18,6 +17,7 @@ from failsoft.fallback.attempt import Attempt
 from failsoft.fallback.breaker import Permit
 from failsoft.fallback.cache_salt import SALT_FIELD, cache_salt
 from failsoft.fallback.call import Call
+from failsoft.fallback.compact_json import compact_json
 from failsoft.fallback.deadline import CACHE_RESERVE_S, clocks_for
 from failsoft.fallback.endpoint import Endpoint, Target, reported_digest
 from failsoft.fallback.failure import Action, Failure, cause_of
@@ -266,5 +266,5 @@ def _payload(call: Call, target: Target) -> bytes:
         own[SALT_FIELD] = cache_salt(target.salt_secret, tenant=request.tenant, own=salt)
     if not request.body.get("best_of"):  # the best of several is only known at their end
         own |= {"stream": True, "stream_options": {"include_usage": True}}
-    tail = json.dumps(own, separators=(",", ":"))
+    tail = compact_json(own)
     return f"{request.body_json[:-1]},{tail[1:]}".encode()

@@ -434,6 +434,30 @@ def test_a_name_is_looked_up() -> None:
     assert asyncio.run(run()) == b"soft"
 
 
+def test_another_event_loop_will_do() -> None:
+    """uvloop, which a server brings: names, reuse and sending alike."""
+    uvloop = pytest.importorskip("uvloop")
+    sent: list[bool] = []
+
+    async def run() -> list[bytes]:
+        transport = DirectTransport()
+        bodies = []
+        async with serving(answering(BODIES["length"], BODIES["chunks"])) as url:
+            for _ in range(2):
+                reply = await send(
+                    transport,
+                    url.replace("127.0.0.1", "localhost"),
+                    on_sent=lambda: sent.append(True),
+                )
+                bodies.append(await read(reply))
+            await transport.aclose()
+        return bodies
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(run()) == [b"soft", b"soft"]
+    assert sent == [True, True]
+
+
 @pytest.mark.parametrize(
     ("url", "environ", "kind"),
     [

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from failsoft.errors import StreamInterruptedError
-from failsoft.fallback.reply import Delta
+from failsoft.errors import InvalidCallError, StreamInterruptedError
+from failsoft.fallback.reply import Delta, Origin
 from tests.fallback.fault_server import Fault, FaultServer
 from tests.fallback.rig import ASK, PRICE, TWICE, Rig, make_rig, settings_for
 
@@ -286,3 +286,44 @@ def test_a_caller_who_leaves_while_it_connects_has_sent_nothing() -> None:
     (attempt,) = rig.recorder.records.attempts
     assert (attempt.outcome, attempt.was_sent) == ("cancelled", False)
     assert rig.recorder.records.calls[0].num_attempts == 0
+
+
+def test_where_a_stream_comes_from_is_known_at_its_first_chunk(
+    server_a: FaultServer, server_b: FaultServer
+) -> None:
+    """For a server, whose headers leave before the reply is whole."""
+    server_a.plan(default={"do": "status", "status": 500})
+    server_b.plan(default={"do": "ok", "gap_s": 0.05, "version": "ab" * 32})
+    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url)))
+
+    async def run() -> tuple[list[Origin | None], list[bool]]:
+        origins: list[Origin | None] = []
+        ends: list[bool] = []
+        async with rig.client as client, client.ask_stream({"messages": ASK}) as stream:
+            origins.append(stream.origin)
+            while await stream.next_chunks() is not None:
+                origins.append(stream.origin)
+                ends.append(stream.is_read)
+        return origins, ends
+
+    (before, *origins), ends = asyncio.run(run())
+
+    assert before is None
+    assert set(origins) == {Origin(rung="b", version="ab" * 32, num_sent=2)}
+    assert ends == [False] * (len(ends) - 1) + [True]
+
+
+def test_a_server_may_name_its_calls(server_a: FaultServer) -> None:
+    """Before it asks, so that an error too has the id that is in the ledger."""
+    rig = make_rig(settings_for(("a", server_a.url)))
+
+    async def run() -> str:
+        async with rig.client as client:
+            reply = await client.chat(ASK, call_id="mine-1")
+            with pytest.raises(InvalidCallError):
+                await client.chat(ASK, call_id="")
+            return reply.call_id
+
+    assert asyncio.run(run()) == "mine-1"
+    assert [call.call_id for call in rig.recorder.records.calls] == ["mine-1"]
+    assert server_a.stats()["ids"] == ["mine-1-0"]

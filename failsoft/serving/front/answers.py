@@ -7,7 +7,6 @@ and all that is behind it is cancelled. Units: seconds.
 """
 
 import asyncio
-import json
 import time
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from failsoft.errors import (
 )
 from failsoft.fallback.call import Kind, new_call_id
 from failsoft.fallback.chunk import chunk_bytes
+from failsoft.fallback.compact_json import compact_json
 from failsoft.fallback.reply import Origin
 from failsoft.fallback.request_face import CallOptions
 from failsoft.serving.front.faults import RETRY_AFTER_S, fault_of_error
@@ -77,29 +77,28 @@ class AnswerRoute:
         """Answer one request."""
         connection = connection_of(scope)
         call_id = new_call_id(int(time.time() * 1000))
-        with self._front.calls.open(connection.abort) as call:
-            answer = _Answer(self._front, call, connection, send, call_id)
-            try:
-                ask = await _read(self._front, self._kind, scope, receive, call_id)
-                connection.on_gone = call.leave
-                await answer.send(ask)
-                call.finish()
-            except (FallbackError, EngineError) as exc:
-                await answer.fail(exc)
-            except ClientDisconnect:
-                return  # before its body was whole
-            except asyncio.CancelledError:
-                if not call.takes_blame():
-                    raise
-                if call.end == "stopped":
-                    await answer.fail(FrontStoppedError(retry_after_s=RETRY_AFTER_S))
-            except Exception:
-                await answer.fail(
-                    FallbackError("internal error; the front's log has the traceback")
-                )
+        call = self._front.calls.enter(connection.abort)
+        answer = _Answer(self._front, call, connection, send, call_id)
+        try:
+            ask = await _read(self._front, self._kind, scope, receive, call_id)
+            connection.on_gone = call.leave
+            await answer.send(ask)
+            call.finish()
+        except (FallbackError, EngineError) as exc:
+            await answer.fail(exc)
+        except ClientDisconnect:
+            return  # before its body was whole
+        except asyncio.CancelledError:
+            if not call.takes_blame():
                 raise
-            finally:
-                connection.on_gone = None
+            if call.end == "stopped":
+                await answer.fail(FrontStoppedError(retry_after_s=RETRY_AFTER_S))
+        except Exception:
+            await answer.fail(FallbackError("internal error; the front's log has the traceback"))
+            raise
+        finally:
+            connection.on_gone = None
+            self._front.calls.leave(call)
 
 
 async def _read(front: Front, kind: Kind, scope: Scope, receive: Receive, call_id: str) -> Ask:
@@ -174,7 +173,7 @@ class _Answer:
 
     async def _send_whole(self, ask: Ask) -> None:
         reply = await self._front.client.ask(ask.body, kind=ask.kind, **ask.options)
-        raw = json.dumps(reply.body, separators=(",", ":")).encode()
+        raw = compact_json(reply.body).encode()
         head = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(raw)),

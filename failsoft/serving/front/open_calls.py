@@ -4,8 +4,7 @@ Knows nothing of HTTP. Belongs to one event loop. Units: seconds.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Literal
 
 
@@ -61,18 +60,18 @@ class OpenCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    @contextmanager
-    def open(self, abort: Callable[[], None]) -> Iterator[OpenCall]:
-        """Count the running task's call in for as long as the block lasts."""
+    def enter(self, abort: Callable[[], None]) -> OpenCall:
+        """Count the running task's call in, until `leave`."""
         call = OpenCall(abort)
         self._calls.add(call)
         self._is_empty.clear()
-        try:
-            yield call
-        finally:
-            self._calls.discard(call)
-            if not self._calls:
-                self._is_empty.set()
+        return call
+
+    def leave(self, call: OpenCall) -> None:
+        """Count *call* out."""
+        self._calls.discard(call)
+        if not self._calls:
+            self._is_empty.set()
 
     def stop_all(self) -> None:
         """End every call."""

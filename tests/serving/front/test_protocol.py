@@ -1,0 +1,74 @@
+"""What leaves on a caller's connection, and when."""
+
+import socket
+
+import httpx2
+
+from tests.engine.http.rig import raw_post
+from tests.serving.front.rig import FrontProcess
+
+ASK = b'{"messages": [{"role": "user", "content": "x"}]}'
+
+
+def connect(shared: FrontProcess) -> socket.socket:
+    """Open a connection to the front."""
+    port = int(shared.url.split(":")[2].split("/")[0])
+    return socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_a_short_reply_is_one_packet(shared: FrontProcess) -> None:
+    """Its head waits for its body: waking a peer is the dearest part of a short call."""
+    with connect(shared) as connection:
+        connection.sendall(raw_post("/v1/chat/completions", ASK))
+        received = connection.recv(65536)
+
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK")
+    assert body.endswith(b"}")
+
+
+def test_a_reply_without_a_body_leaves_too(shared: FrontProcess) -> None:
+    """HEAD has a head only, and the connection goes on."""
+    with httpx2.Client(base_url=shared.url.removesuffix("/v1"), verify=False) as client:
+        replies = [client.head("/health") for _ in range(2)]
+
+    assert [reply.status_code for reply in replies] == [200, 200]
+
+
+def test_a_request_that_is_none_is_told_so(shared: FrontProcess) -> None:
+    """The connection closes after it."""
+    with connect(shared) as connection:
+        connection.sendall(b"what is this\r\n\r\n")
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+
+    assert received.startswith(b"HTTP/1.1 400")
+
+
+def test_a_caller_who_waits_for_leave_to_send_gets_it(shared: FrontProcess) -> None:
+    """``Expect: 100-continue``: the interim reply does not wait for a body."""
+    with connect(shared) as connection:
+        head, _, body = raw_post("/v1/chat/completions", ASK, "Expect: 100-continue").partition(
+            b"\r\n\r\n"
+        )
+        connection.sendall(head + b"\r\n\r\n")
+        interim = connection.recv(65536)
+        connection.sendall(body)
+        received = connection.recv(65536)
+
+    assert interim == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert received.startswith(b"HTTP/1.1 200")
+
+
+def test_requests_that_come_at_once_are_answered_in_order(shared: FrontProcess) -> None:
+    """Two calls in one packet, as HTTP/1.1 lets a client do."""
+    with connect(shared) as connection:
+        connection.sendall(raw_post("/v1/chat/completions", ASK) * 2)
+        received = b""
+        while received.count(b'"usage"') < 2:
+            piece = connection.recv(65536)
+            assert piece
+            received += piece
+
+    assert received.count(b"HTTP/1.1 200") == 2
