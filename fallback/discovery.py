@@ -116,4 +116,3 @@ def _parse(raw: Mapping[str, Any]) -> RunningEngine:
         version_digest=raw.get("version_digest"),
         max_model_len=int(limit) if limit is not None else None,
     )
-

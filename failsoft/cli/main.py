@@ -18,6 +18,8 @@ from failsoft.cli.chat import chat
 from failsoft.cli.config import config_app
 from failsoft.cli.db import db_app
 from failsoft.cli.engine import engine_app
+from failsoft.cli.ops import ops
+from failsoft.cli.status import status
 from failsoft.cli.up import up
 from failsoft.errors import ConfigError, FailsoftError
 
@@ -31,6 +33,8 @@ app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
 app.add_typer(engine_app, name="engine")
 app.command("chat")(chat)
+app.command("ops", hidden=True)(ops)
+app.command("status")(status)
 app.command("up")(up)
 app.add_typer(models.app, name="models")
 

@@ -1,0 +1,166 @@
+"""The store's word: how calls ended, what failed last, what happened, what was dropped.
+
+Knows nothing of verdicts. It only reads: a database that is not there is not made, one of
+another revision is not touched. Counts over long windows are kept for a while, because at
+a million calls a day they cost a fifth of a second. Stamps are UTC epoch milliseconds.
+"""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from failsoft.call_records import AttemptRecord, CallOutcome, EventRecord
+from failsoft.config.settings import StoreConfig
+from failsoft.dashboard.standing import LastReply, Traffic, Unknown, Window
+from failsoft.errors import ConfigError, StoreError
+from failsoft.store.database import Database
+from failsoft.store.migrate import current_revision
+from failsoft.store.reader import StoreReader
+from failsoft.store.schema import HEAD
+from failsoft.store.traffic import CallEnd, LadderTraffic, TrafficReader
+
+WINDOWS_S = (300, 3_600, 86_400)
+RECENT_S = 60
+NUM_RECENT = 200
+"""Newest calls looked at, per ladder."""
+NUM_EVENTS = 300
+"""Newest events looked at: enough to find when a rung fell behind a flood of probes."""
+
+_KEPT_SHARE = 1 / 240
+"""A window's counts are as old as this share of it at most: an hour's 15 s, a day's 6 min."""
+_BROKEN = (CallOutcome.FAILED, CallOutcome.INCOMPLETE, CallOutcome.DEADLINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerReading:
+    """What the store says."""
+
+    traffic: Mapping[str, Traffic]
+    """By ladder; one without calls has windows of zero calls."""
+    recent: Mapping[str, tuple[CallEnd, ...]]
+    """By ladder: calls that began in the last `RECENT_S`, newest first."""
+    last_failures: Mapping[str, AttemptRecord]
+    """By endpoint."""
+    events: tuple[EventRecord, ...]
+    """Newest first."""
+    dropped_24h: Mapping[str, int]
+    """By kind; what all processes together could not keep."""
+
+
+class Ledger:
+    """One store, opened at the first look; any thread.
+
+    Args:
+        config: Which database.
+        limit_s: Seconds that one query may take.
+    """
+
+    def __init__(self, config: StoreConfig, *, limit_s: float) -> None:
+        self._config = config
+        self._limit_s = limit_s
+        self._lock = threading.Lock()
+        self._database: Database | None = None
+        self._kept: dict[int, tuple[int, dict[str, LadderTraffic]]] = {}
+
+    def read(self, ladders: Mapping[str, Sequence[str]], *, now_ms: int) -> LedgerReading | Unknown:
+        """Return what the store says of *ladders* (name to endpoints), or why it says nothing."""
+        try:
+            database = self._open()
+            if isinstance(database, Unknown):
+                return database
+            return self._read(database, ladders, now_ms)
+        except (StoreError, ConfigError) as exc:
+            return Unknown(reason=str(exc))
+
+    def close(self) -> None:
+        """Close its connections; the next look opens new ones."""
+        with self._lock:
+            if self._database is not None:
+                self._database.dispose()
+            self._database = None
+
+    def _open(self) -> Database | Unknown:
+        with self._lock:
+            if self._database is not None:
+                return self._database
+            path = self._config.url.removeprefix("sqlite:///")
+            if self._config.is_sqlite and not os.path.exists(path):
+                return Unknown(reason=f"there is no store at {path} yet: no call was recorded")
+            database = Database(self._config, environ=os.environ)
+            if (revision := current_revision(database)) != HEAD:
+                database.dispose()
+                return Unknown(reason=_other_revision(database.shown_url, revision))
+            self._database = database
+            return database
+
+    def _read(
+        self, database: Database, ladders: Mapping[str, Sequence[str]], now_ms: int
+    ) -> LedgerReading:
+        reader = StoreReader(database)
+        traffic = TrafficReader(database, limit_s=self._limit_s)
+        counted = {
+            window_s: self._counts(traffic, window_s, now_ms=now_ms) for window_s in WINDOWS_S
+        }
+        day_ms = now_ms - WINDOWS_S[-1] * 1000
+        endpoints = dict.fromkeys(name for names in ladders.values() for name in names)
+        return LedgerReading(
+            traffic={
+                name: Traffic(
+                    windows=tuple(
+                        window_of(found.get(name), window_s, rungs)
+                        for window_s, found in counted.items()
+                    ),
+                    last_reply=_as_reply(traffic.last_reply(name, since_ms=day_ms)),
+                )
+                for name, rungs in ladders.items()
+            },
+            recent={
+                name: tuple(
+                    traffic.newest(name, since_ms=now_ms - RECENT_S * 1000, limit=NUM_RECENT)
+                )
+                for name in ladders
+            },
+            last_failures=traffic.last_failures(list(endpoints)),
+            events=tuple(reader.events(limit=NUM_EVENTS)),
+            dropped_24h=reader.dropped(since_ms=day_ms),
+        )
+
+    def _counts(
+        self, traffic: TrafficReader, window_s: int, *, now_ms: int
+    ) -> dict[str, LadderTraffic]:
+        at_ms, found = self._kept.get(window_s, (0, {}))
+        if not 0 <= now_ms - at_ms < window_s * 1000 * _KEPT_SHARE:
+            found = traffic.counts(since_ms=now_ms - window_s * 1000)
+            self._kept[window_s] = (now_ms, found)
+        return found
+
+
+def is_broken(end: CallEnd) -> bool:
+    """Whether a caller who stayed got no whole reply, and it was not the caller's fault."""
+    return end.outcome in _BROKEN
+
+
+def window_of(found: LadderTraffic | None, window_s: int, rungs: Sequence[str]) -> Window:
+    """Return one ladder's counts of one window, every one of *rungs* among them."""
+    outcomes: Mapping[CallOutcome, int] = found.outcomes if found is not None else {}
+    replies = found.replies if found is not None else {}
+    return Window(
+        window_s=window_s,
+        replies={**dict.fromkeys(rungs, 0), **replies},
+        num_failed=sum(outcomes.get(outcome, 0) for outcome in _BROKEN),
+        num_rejected=outcomes.get(CallOutcome.REJECTED, 0),
+        num_cancelled=outcomes.get(CallOutcome.CANCELLED, 0),
+    )
+
+
+def _as_reply(end: CallEnd | None) -> LastReply | None:
+    if end is None:
+        return None
+    return LastReply(rung=end.endpoint or "?", at_ms=end.started_at_ms)
+
+
+def _other_revision(url: str, revision: str | None) -> str:
+    if revision is None:
+        return f"the store {url} is empty: no call was recorded"
+    return f"the store {url} is at revision {revision}, not {HEAD}: run `failsoft db upgrade`"
