@@ -14,6 +14,7 @@ from failsoft.dashboard import words
 from failsoft.dashboard.document import to_document
 from failsoft.dashboard.guard import guard
 from failsoft.dashboard.incidents import GOOD_KINDS
+from failsoft.dashboard.share_table import share_table
 from failsoft.dashboard.standing import Standing, Unknown
 
 REFRESH_S = 5
@@ -58,6 +59,7 @@ def _page(standing: Standing) -> dict[str, Any]:
         "words": words,
         "age": age,
         "is_unknown": is_unknown,
+        "share_table": share_table,
         "warnings": words.warnings(standing),
         "engines": {engine.slot: engine for engine in standing.engines},
         "good_kinds": GOOD_KINDS,

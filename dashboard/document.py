@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from failsoft.dashboard.standing import Standing, Unknown, Window
+from failsoft.dashboard.standing import Standing, Unknown, UnknownWindow, Window
 
 SCHEMA = 1
 
@@ -21,6 +21,8 @@ def to_document(standing: Standing) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Unknown):
         return {"unknown": value.reason}
+    if isinstance(value, UnknownWindow):
+        return {"window_s": value.window_s, "unknown": value.reason}
     if isinstance(value, Window):
         return _window(value)
     if isinstance(value, Enum):

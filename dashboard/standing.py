@@ -88,7 +88,7 @@ class Window:
 
     window_s: int
     replies: Mapping[str, int]
-    """Complete replies by rung; every rung of the ladder is there, and former ones that replied."""
+    """Complete replies by rung; all rungs of the ladder are there, and former ones as one."""
     num_failed: int
     """Calls that ended without a whole reply: no rung could, cut, or too late."""
     num_rejected: int
@@ -115,6 +115,14 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownWindow:
+    """A window whose calls could not be counted."""
+
+    window_s: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LastReply:
     """The newest complete reply."""
 
@@ -127,7 +135,7 @@ class LastReply:
 class Traffic:
     """What the store knows of one ladder's calls."""
 
-    windows: tuple[Window, ...]
+    windows: tuple[Window | UnknownWindow, ...]
     """From short to long."""
     last_reply: LastReply | None
     """None when the longest window holds none."""

@@ -5,7 +5,15 @@ Knows nothing of HTML or colours. Stamps are UTC epoch milliseconds.
 
 from datetime import UTC, datetime
 
-from failsoft.dashboard.standing import Answers, Queue, Rung, Standing, Unknown, Verdict
+from failsoft.dashboard.standing import (
+    Answers,
+    Queue,
+    Rung,
+    Standing,
+    Unknown,
+    UnknownWindow,
+    Verdict,
+)
 from failsoft.run_state import ChildState
 
 UNKNOWN = "unknown"
@@ -174,6 +182,12 @@ def warnings(standing: Standing) -> list[str]:
         said.append(f"the front could not keep records: {counts(dict(front.dropped_records))}")
     if not isinstance(standing.dropped_24h, Unknown) and any(standing.dropped_24h.values()):
         said.append(f"records dropped in 24 h: {counts(dict(standing.dropped_24h))}")
+    said += [
+        f"the calls of {window(part.window_s)} could not be counted: {part.reason}"
+        for ladder in standing.ladders
+        for part in (() if isinstance(ladder.traffic, Unknown) else ladder.traffic.windows)
+        if isinstance(part, UnknownWindow)
+    ]
     if isinstance(standing.incidents, Unknown):
         said.append(f"the store cannot be read: {standing.incidents.reason}")
     return said

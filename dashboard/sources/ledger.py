@@ -2,7 +2,7 @@
 
 Knows nothing of verdicts. It only reads: a database that is not there is not made, one of
 another revision is not touched. Counts over long windows are kept for a while, because at
-a million calls a day they cost a fifth of a second. Stamps are UTC epoch milliseconds.
+a million calls a day they cost half a second. Stamps are UTC epoch milliseconds.
 """
 
 import os
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from failsoft.call_records import AttemptRecord, CallOutcome, EventRecord
 from failsoft.config.settings import StoreConfig
-from failsoft.dashboard.standing import LastReply, Traffic, Unknown, Window
+from failsoft.dashboard.standing import LastReply, Traffic, Unknown, UnknownWindow, Window
 from failsoft.errors import ConfigError, StoreError
 from failsoft.store.database import Database
 from failsoft.store.migrate import current_revision
@@ -24,6 +24,8 @@ WINDOWS_S = (300, 3_600, 86_400)
 RECENT_S = 60
 NUM_RECENT = 200
 """Newest calls looked at, per ladder."""
+OTHER_RUNGS = "other rungs"
+"""Replies of rungs that the ladder no longer has; no endpoint's name holds a space."""
 NUM_EVENTS = 300
 """Newest events looked at: enough to find when a rung fell behind a flood of probes."""
 
@@ -61,7 +63,7 @@ class Ledger:
         self._limit_s = limit_s
         self._lock = threading.Lock()
         self._database: Database | None = None
-        self._kept: dict[int, tuple[int, dict[str, LadderTraffic]]] = {}
+        self._kept: dict[tuple[str, tuple[str, ...], int], tuple[int, Window]] = {}
 
     def read(self, ladders: Mapping[str, Sequence[str]], *, now_ms: int) -> LedgerReading | Unknown:
         """Return what the store says of *ladders* (name to endpoints), or why it says nothing."""
@@ -99,26 +101,22 @@ class Ledger:
     ) -> LedgerReading:
         reader = StoreReader(database)
         traffic = TrafficReader(database, limit_s=self._limit_s)
-        counted = {
-            window_s: self._counts(traffic, window_s, now_ms=now_ms) for window_s in WINDOWS_S
-        }
         day_ms = now_ms - WINDOWS_S[-1] * 1000
+        recent_ms = now_ms - RECENT_S * 1000
         endpoints = dict.fromkeys(name for names in ladders.values() for name in names)
         return LedgerReading(
             traffic={
                 name: Traffic(
                     windows=tuple(
-                        window_of(found.get(name), window_s, rungs)
-                        for window_s, found in counted.items()
+                        self._window(traffic, name, tuple(rungs), seconds=seconds, now_ms=now_ms)
+                        for seconds in WINDOWS_S
                     ),
                     last_reply=_as_reply(traffic.last_reply(name, since_ms=day_ms)),
                 )
                 for name, rungs in ladders.items()
             },
             recent={
-                name: tuple(
-                    traffic.newest(name, since_ms=now_ms - RECENT_S * 1000, limit=NUM_RECENT)
-                )
+                name: tuple(traffic.newest(name, since_ms=recent_ms, limit=NUM_RECENT))
                 for name in ladders
             },
             last_failures=traffic.last_failures(list(endpoints)),
@@ -126,14 +124,28 @@ class Ledger:
             dropped_24h=reader.dropped(since_ms=day_ms),
         )
 
-    def _counts(
-        self, traffic: TrafficReader, window_s: int, *, now_ms: int
-    ) -> dict[str, LadderTraffic]:
-        at_ms, found = self._kept.get(window_s, (0, {}))
-        if not 0 <= now_ms - at_ms < window_s * 1000 * _KEPT_SHARE:
-            found = traffic.counts(since_ms=now_ms - window_s * 1000)
-            self._kept[window_s] = (now_ms, found)
-        return found
+    def _window(
+        self,
+        reader: TrafficReader,
+        ladder: str,
+        rungs: tuple[str, ...],
+        *,
+        seconds: int,
+        now_ms: int,
+    ) -> Window | UnknownWindow:
+        key = (ladder, rungs, seconds)
+        at_ms, window = self._kept.get(key, (0, None))
+        if window is not None and 0 <= now_ms - at_ms < seconds * 1000 * _KEPT_SHARE:
+            return window
+        try:
+            found = reader.counts(ladder, rungs, since_ms=now_ms - seconds * 1000)
+        except StoreError as exc:
+            if seconds == WINDOWS_S[0]:
+                raise  # what cannot even count five minutes is broken
+            return UnknownWindow(window_s=seconds, reason=str(exc))
+        window = window_of(found, seconds)
+        self._kept[key] = (now_ms, window)
+        return window
 
 
 def is_broken(end: CallEnd) -> bool:
@@ -141,16 +153,15 @@ def is_broken(end: CallEnd) -> bool:
     return end.outcome in _BROKEN
 
 
-def window_of(found: LadderTraffic | None, window_s: int, rungs: Sequence[str]) -> Window:
-    """Return one ladder's counts of one window, every one of *rungs* among them."""
-    outcomes: Mapping[CallOutcome, int] = found.outcomes if found is not None else {}
-    replies = found.replies if found is not None else {}
+def window_of(found: LadderTraffic, window_s: int) -> Window:
+    """Return one ladder's counts of one window."""
+    others = {OTHER_RUNGS: found.num_other_replies} if found.num_other_replies else {}
     return Window(
         window_s=window_s,
-        replies={**dict.fromkeys(rungs, 0), **replies},
-        num_failed=sum(outcomes.get(outcome, 0) for outcome in _BROKEN),
-        num_rejected=outcomes.get(CallOutcome.REJECTED, 0),
-        num_cancelled=outcomes.get(CallOutcome.CANCELLED, 0),
+        replies={**found.replies, **others},
+        num_failed=sum(found.outcomes[outcome] for outcome in _BROKEN),
+        num_rejected=found.outcomes[CallOutcome.REJECTED],
+        num_cancelled=found.outcomes[CallOutcome.CANCELLED],
     )
 
 

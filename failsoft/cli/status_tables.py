@@ -10,7 +10,8 @@ from rich.table import Table
 from failsoft.dashboard import words
 from failsoft.dashboard.incidents import GOOD_KINDS
 from failsoft.dashboard.picture import NOTHING_RUNS
-from failsoft.dashboard.standing import Answers, Ladder, Rung, Standing, Unknown, Verdict, Window
+from failsoft.dashboard.share_table import share_table
+from failsoft.dashboard.standing import Answers, Ladder, Rung, Standing, Unknown, Verdict
 from failsoft.run_state import ChildState
 
 _COLOURS = {
@@ -117,18 +118,13 @@ def _print_shares(ladder: Ladder, out: Console) -> None:
     if isinstance(ladder.traffic, Unknown):
         out.print(f"\nwho answered {escape(ladder.name)}: {escape(_unknown(ladder.traffic))}")
         return
-    windows = ladder.traffic.windows
-    heads = [f"{words.window(w.window_s)} (n={w.num_calls:,})" for w in windows]
+    shares = share_table(ladder.traffic)
+    heads = [f"{head.name} ({head.num})" for head in shares.heads]
     table = _table(f"who answered {ladder.name}", *heads)
-    for rung in windows[-1].replies:
-        table.add_row(escape(rung), *(words.percent(w.share(rung)) for w in windows))
-    table.add_row("no whole reply", *map(_failed, windows))
+    for row in shares.rows:
+        cells = [f"[red]{cell.text}[/]" if cell.is_bad else cell.text for cell in row.cells]
+        table.add_row(escape(row.name), *cells)
     out.print(table)
-
-
-def _failed(window: Window) -> str:
-    share = words.percent(window.failed_share)
-    return f"[red]{share}[/]" if window.num_failed else share
 
 
 def _print_processes(standing: Standing, out: Console) -> None:
