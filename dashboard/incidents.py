@@ -23,6 +23,7 @@ GOOD_KINDS = ABLE_KINDS | {"settings.reloaded", "store.recovered"}
 
 _NO_INCIDENT = frozenset({"breaker.half_open"})
 """A probe goes out: while an engine is down there is one every few seconds."""
+_SPEAK_FOR_THEMSELVES = frozenset({"error", "exit", "reason", "why"})
 _MAX_DETAIL_CHARS = 300
 
 
@@ -72,7 +73,7 @@ def detail_words(detail_json: str) -> str:
     """Return an event's detail as one line; the whole text when it is no JSON object.
 
     >>> detail_words('{"ladder": "chat", "why": "stuck", "num": {"call": 2}, "error": null}')
-    'ladder chat, why stuck, num call 2'
+    'ladder chat, stuck, num call 2'
     """
     try:
         detail = json.loads(detail_json)
@@ -84,7 +85,10 @@ def detail_words(detail_json: str) -> str:
 def _words(value: object) -> str:
     if isinstance(value, dict):
         kept = {key: _words(item) for key, item in value.items() if item not in (None, "", {}, [])}
-        return ", ".join(f"{key} {words}" for key, words in kept.items())
+        return ", ".join(
+            words if key in _SPEAK_FOR_THEMSELVES else f"{key} {words}"
+            for key, words in kept.items()
+        )
     if isinstance(value, list):
         return ", ".join(map(_words, value))
     return str(value)

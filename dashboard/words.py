@@ -13,6 +13,7 @@ from failsoft.dashboard.standing import (
     Unknown,
     UnknownWindow,
     Verdict,
+    is_model,
 )
 from failsoft.run_state import ChildState
 
@@ -105,7 +106,8 @@ def verdict_line(verdict: Verdict, *, now_ms: int) -> str:
     """Return who answers, in which version, since when: one line."""
     parts = []
     if verdict.rung is not None:
-        parts.append(f"from {verdict.rung}")
+        verb = "" if verdict.answers is Answers.YES else "answers "
+        parts.append(f"{verb}from {verdict.rung}")
         if verdict.version_name or verdict.version_digest:
             parts.append(f"({version(verdict.version_name, verdict.version_digest)})")
     if verdict.since_ms is not None:
@@ -126,7 +128,7 @@ def rung_state(rung: Rung) -> str:
 def breaker(rung: Rung) -> str:
     """Return a breaker's state, and when it lets the next probe out."""
     if rung.breaker is None:
-        return NONE
+        return UNKNOWN if rung.can_serve is None and is_model(rung) else NONE
     state = rung.breaker.replace("_", "-")
     if rung.retry_in_s is None:
         return state
@@ -158,9 +160,9 @@ def counts(found: dict[str, int]) -> str:
     """Return counts by kind.
 
     >>> counts({"call": 2, "attempt": 3}), counts({})
-    ('2 call, 3 attempt', 'none')
+    ('call 2, attempt 3', 'none')
     """
-    return ", ".join(f"{num:,} {kind}" for kind, num in found.items()) or "none"
+    return ", ".join(f"{kind} {num:,}" for kind, num in found.items()) or "none"
 
 
 def warnings(standing: Standing) -> list[str]:
@@ -188,6 +190,4 @@ def warnings(standing: Standing) -> list[str]:
         for part in (() if isinstance(ladder.traffic, Unknown) else ladder.traffic.windows)
         if isinstance(part, UnknownWindow)
     ]
-    if isinstance(standing.incidents, Unknown):
-        said.append(f"the store cannot be read: {standing.incidents.reason}")
     return said

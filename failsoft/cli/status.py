@@ -69,9 +69,9 @@ def _look(config: Path | None) -> "Standing":
 
 
 def _print(standing: "Standing") -> None:
-    from failsoft.cli.status_tables import console, is_nothing, print_standing
+    from failsoft.cli.status_tables import is_nothing, show
 
     if is_nothing(standing):
         typer.echo(standing.verdict.reason)
         return
-    print_standing(standing, console(is_terminal=sys.stdout.isatty()))
+    show(standing, is_terminal=sys.stdout.isatty())

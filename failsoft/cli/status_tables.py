@@ -3,6 +3,7 @@
 Knows nothing of where it comes from. Text of others is escaped: it may hold rich's markup.
 """
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -30,11 +31,16 @@ _PIPE_COLUMNS = 1_000
 """Lines in a pipe do not wrap: what wraps can be neither cut nor searched."""
 
 
-def console(*, is_terminal: bool) -> Console:
-    """Return where to print: a terminal as wide as it is, a pipe without colours or breaks."""
+def show(standing: Standing, *, is_terminal: bool) -> None:
+    """Print *standing* to stdout: as wide as the terminal, or in plain whole lines."""
     if is_terminal:
-        return Console(highlight=False)
-    return Console(highlight=False, width=_PIPE_COLUMNS, no_color=True)
+        print_standing(standing, Console(highlight=False))
+        return
+    out = Console(highlight=False, width=_PIPE_COLUMNS, no_color=True)
+    with out.capture() as captured:
+        print_standing(standing, out)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def is_nothing(standing: Standing) -> bool:
@@ -86,6 +92,7 @@ def _print_incidents(standing: Standing, out: Console) -> None:
         many = f" x{incident.num}" if incident.num > 1 else ""
         ago = f"{words.age(incident.at_ms, now_ms=standing.at_ms)} ago"
         table.add_row(ago, f"{kind}{many}", escape(incident.subject), escape(incident.detail))
+    out.print()
     out.print(table)
 
 
@@ -101,6 +108,7 @@ def _print_rungs(standing: Standing, ladder: Ladder, out: Console) -> None:
             escape(words.queue(engine.queue)) if engine else words.NONE,
             escape(words.version(rung.version_name, rung.version_digest)),
         )
+    out.print()
     out.print(table)
     for rung in ladder.rungs:
         if (error := rung.last_error) is not None:
@@ -124,6 +132,7 @@ def _print_shares(ladder: Ladder, out: Console) -> None:
     for row in shares.rows:
         cells = [f"[red]{cell.text}[/]" if cell.is_bad else cell.text for cell in row.cells]
         table.add_row(escape(row.name), *cells)
+    out.print()
     out.print(table)
 
 
@@ -134,7 +143,8 @@ def _print_processes(standing: Standing, out: Console) -> None:
         table = _table("processes", "phase", "since", "pid", "restarts", "last exit", "version")
         for child in standing.supervisor.children:
             table.add_row(*_child(child, now_ms=standing.at_ms))
-        out.print(table)
+        out.print()
+    out.print(table)
     if isinstance(standing.front, Unknown):
         out.print(f"front: {escape(_unknown(standing.front))}")
     if standing.api_url is not None:
@@ -157,9 +167,9 @@ def _child(child: ChildState, *, now_ms: int) -> list[str]:
 def _table(title: str, *heads: str) -> Table:
     """Return a table whose first column's head names it."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(f"\n[bold]{escape(title)}[/]", no_wrap=True)
+    table.add_column(f"[bold]{escape(title)}[/]", no_wrap=True)
     for head in heads:
-        table.add_column(f"\n{escape(head)}", overflow="fold")
+        table.add_column(escape(head), overflow="fold")
     return table
 
 

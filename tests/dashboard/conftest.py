@@ -33,12 +33,14 @@ def home(tmp_path: Path) -> Home:
 def running(home: Home) -> Iterator[Running]:
     """Return a home in which everything runs."""
     with ExitStack() as stack:
-        servers = [stack.enter_context(server) for server in (front(), engine(), engine())]
-        home.publish_front(servers[0])
-        home.publish_engine("primary", servers[1])
-        home.publish_engine("small", servers[2])
+        told, primary, small = (
+            stack.enter_context(server) for server in (front(), engine(), engine())
+        )
+        home.publish_front(told)
+        home.publish_engine("primary", primary)
+        home.publish_engine("small", small)
         home.publish_supervisor(*map(child, ("primary", "small", "front", "ops")))
         home.record()
         observer = home.observer()
         stack.callback(observer.close)
-        yield Running(home, *servers, observer)
+        yield Running(home, told, primary, small, observer)

@@ -1,5 +1,6 @@
 """Counts by rung, the newest calls and the last failures, on both databases."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -145,11 +146,14 @@ def plans(store_config: StoreConfig, open_store: OpenStore) -> Callable[..., str
 
     def plan(ask: Callable[[TrafficReader], object]) -> str:
         statements: list[sa.Select[Any]] = []
-        reader.__dict__["_rows"] = lambda statement: statements.append(statement) or []
-        try:
+
+        def take(statement: sa.Select[Any]) -> list[Any]:
+            statements.append(statement)
+            return []
+
+        reader.__dict__["_rows"] = take
+        with contextlib.suppress(ValueError):  # a count expects a row
             ask(reader)
-        except ValueError:
-            pass  # a count expects a row
         explain = "EXPLAIN QUERY PLAN " if store_config.is_sqlite else "EXPLAIN "
         with store._database.read() as connection:
             if not store_config.is_sqlite:
