@@ -82,6 +82,7 @@ def _front_of(reading: FrontReading) -> Front:
         num_open_calls=reading.num_open_calls,
         settings_read_at_ms=reading.settings_read_at_ms,
         dropped_records={kind: num for kind, num in reading.dropped_records.items() if num},
+        last_reload=reading.last_reload,
     )
 
 

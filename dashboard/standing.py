@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Literal
 
 from failsoft.config.settings import CACHE_RUNG
-from failsoft.run_state import SupervisorState
+from failsoft.run_state import Reload, SupervisorState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +164,8 @@ class Front:
     settings_read_at_ms: int
     dropped_records: Mapping[str, int]
     """Records that it could not keep since it started, by kind; all zeros are left out."""
+    last_reload: Reload | None
+    """The last time it read its settings again; None when it never did, or does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

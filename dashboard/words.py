@@ -176,10 +176,11 @@ def warnings(standing: Standing) -> list[str]:
             for child in supervisor.children
             if child.phase == "gave_up"
         ]
-        reload = supervisor.last_reload
-        if reload is not None and reload.error is not None:
-            ago = age(reload.at_ms, now_ms=standing.at_ms)
-            said.append(f"the settings were refused {ago} ago, the old ones hold: {reload.error}")
+    reloads = [part.last_reload for part in (supervisor, front) if not isinstance(part, Unknown)]
+    refused = next((reload for reload in reloads if reload and reload.error), None)
+    if refused is not None:
+        ago = age(refused.at_ms, now_ms=standing.at_ms)
+        said.append(f"the settings were refused {ago} ago, the old ones hold: {refused.error}")
     if not isinstance(front, Unknown) and front.dropped_records:
         said.append(f"the front could not keep records: {counts(dict(front.dropped_records))}")
     if not isinstance(standing.dropped_24h, Unknown) and any(standing.dropped_24h.values()):

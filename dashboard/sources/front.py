@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from failsoft.dashboard.sources.local_http import LocalHttp
 from failsoft.dashboard.standing import Rung, Unknown
-from failsoft.run_state import FrontState
+from failsoft.run_state import FrontState, Reload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,7 @@ class FrontReading:
     settings_read_at_ms: int
     ladders: tuple[FrontLadder, ...]
     dropped_records: Mapping[str, int]
+    last_reload: Reload | None = None
 
 
 _document = TypeAdapter(FrontReading)

@@ -17,6 +17,7 @@ from failsoft.cli import models
 from failsoft.cli.chat import chat
 from failsoft.cli.config import config_app
 from failsoft.cli.db import db_app
+from failsoft.cli.demo import demo
 from failsoft.cli.engine import engine_app
 from failsoft.cli.ops import ops
 from failsoft.cli.status import status
@@ -33,6 +34,7 @@ app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
 app.add_typer(engine_app, name="engine")
 app.command("chat")(chat)
+app.command("demo")(demo)
 app.command("ops", hidden=True)(ops)
 app.command("status")(status)
 app.command("up")(up)
