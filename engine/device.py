@@ -20,3 +20,11 @@ def pick_device(wanted: str) -> str:
     if wanted != "auto":
         return wanted
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def has_bfloat16(device: str | torch.device) -> bool:
+    """Return whether *device* multiplies bfloat16 matrices in hardware."""
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return kind == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -129,6 +129,7 @@ class Engine:
             name=loaded.version.name,
             vocab_size=loaded.vocab_size,
             max_model_len=loaded.max_model_len,
+            is_int8=loaded.version.dtype == "int8",
             config=config,
         )
         return cls.from_prepared(

@@ -16,21 +16,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from failsoft.engine.device import has_bfloat16
+
 _Layer = TypeVar("_Layer", bound=nn.Module)
-
-
-def has_native_bfloat16(device: torch.device) -> bool:
-    """Return whether *device* multiplies bfloat16 matrices in hardware."""
-    if device.type == "cpu":
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device)[0] >= 8
-    return False
 
 
 def compute_dtype(stored: torch.dtype, device: torch.device) -> torch.dtype:
     """Return the dtype that weights *stored* so are computed in on *device*."""
-    if stored == torch.bfloat16 and not has_native_bfloat16(device):
+    if stored == torch.bfloat16 and not has_bfloat16(device):
         return torch.float32
     return stored
 
@@ -75,7 +68,7 @@ class CompactEmbedding(nn.Module):
         return functional.embedding(token_ids, self.weight).to(self._dtype)
 
 
-def _owners(model: nn.Module, kind: type[_Layer]) -> Iterator[tuple[nn.Module, str, _Layer]]:
+def plain_layers(model: nn.Module, kind: type[_Layer]) -> Iterator[tuple[nn.Module, str, _Layer]]:
     """Yield (parent, attribute, child) for each child that is exactly of *kind*.
 
     A subclass has a forward of its own, which must be kept.
@@ -97,15 +90,22 @@ def pack_linears(model: nn.Module, dtype: torch.dtype) -> float:
     """
     worst = 0.0
     generator = torch.Generator().manual_seed(0)
-    for parent, name, linear in _owners(model, nn.Linear):
+    for parent, name, linear in plain_layers(model, nn.Linear):
         packed = PackedLinear(linear, dtype)
-        probe = torch.randn(2, linear.in_features, generator=generator).to(dtype)
-        bias = packed.bias
-        plain = functional.linear(probe, linear.weight.detach().to(dtype), bias).float()
-        error = (packed(probe).float() - plain).abs().max() / plain.std().clamp_min(1e-6)
-        worst = max(worst, float(error))
+        worst = max(worst, product_error(packed, linear, dtype, generator))
         setattr(parent, name, packed)
     return worst
+
+
+def product_error(
+    made: nn.Module, linear: nn.Linear, dtype: torch.dtype, generator: torch.Generator
+) -> float:
+    """Return the largest error of *made* on random rows, in standard deviations of *linear*'s."""
+    weight = linear.weight.detach()
+    probe = torch.randn(2, linear.in_features, generator=generator).to(weight.device, dtype)
+    bias = None if linear.bias is None else linear.bias.detach().to(dtype)
+    plain = functional.linear(probe, weight.to(dtype), bias).float()
+    return float((made(probe).float() - plain).abs().max() / plain.std().clamp_min(1e-6))
 
 
 def own_weights(model: nn.Module, dtype: torch.dtype) -> None:
@@ -114,7 +114,7 @@ def own_weights(model: nn.Module, dtype: torch.dtype) -> None:
     Loaded tensors are slices of a mapped file, and one slice keeps all of it resident.
     Plain embeddings stay as narrow as they are stored and are widened as they are looked up.
     """
-    for parent, name, embedding in _owners(model, nn.Embedding):
+    for parent, name, embedding in plain_layers(model, nn.Embedding):
         if embedding.weight.dtype != dtype:
             setattr(parent, name, CompactEmbedding(embedding, dtype))
     narrow = {id(m.weight) for m in model.modules() if isinstance(m, CompactEmbedding)}

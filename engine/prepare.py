@@ -3,6 +3,8 @@
 In order: what the engine cannot serve is refused by name; linear layers are packed,
 each checked against the plain product; attention is traced; the KV pool is sized; the
 model's own attention gives reference logits; ours is set and the self-test compares.
+8-bit layers come last: a last bit that moves an 8-bit activation by one would hide what the
+self-test looks for, and their products are exact, so they are checked one by one.
 Any failure is an UnsupportedModelError that says what was measured.
 """
 
@@ -18,6 +20,7 @@ from failsoft.engine.attention.dispatch import IMPLEMENTATION, Backend
 from failsoft.engine.attention.kv_pool import KVPool
 from failsoft.engine.attention.site import AttentionSite
 from failsoft.engine.attention.trace import trace_sites
+from failsoft.engine.int8 import quantise_linears
 from failsoft.engine.linear import compute_dtype, own_weights, pack_linears
 from failsoft.engine.runner import ModelRunner
 from failsoft.engine.self_test import (
@@ -36,6 +39,9 @@ logger = logging.getLogger(__name__)
 _TOKENS_PER_RUNNING = 512
 """Room taken for each running request where the longest request needs less in all."""
 
+_INT8_LIMIT = 0.3
+"""Largest error of an 8-bit product, in standard deviations; 0.02 to 0.1 is usual."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedModel:
@@ -52,7 +58,13 @@ class PreparedModel:
 
 
 def prepare(
-    model: Any, *, name: str, vocab_size: int, max_model_len: int, config: EngineConfig
+    model: Any,
+    *,
+    name: str,
+    vocab_size: int,
+    max_model_len: int,
+    is_int8: bool = False,
+    config: EngineConfig,
 ) -> PreparedModel:
     """Make *model* servable in place and prove it.
 
@@ -61,6 +73,7 @@ def prepare(
         name: For errors and logs.
         vocab_size: Width of its logits.
         max_model_len: The model's own limit in tokens.
+        is_int8: Whether its linear layers become 8-bit ones.
         config: The engine's settings.
 
     Raises:
@@ -72,7 +85,8 @@ def prepare(
     stored = model.dtype
     computed = compute_dtype(stored, device)
     if device.type == "cpu":
-        _pack(model, computed, name=name)
+        if not is_int8:
+            _pack(model, computed, name=name)
         own_weights(model, computed)
     trace_ids = torch.arange(1, 9, device=device)[None, :] % vocab_size
     limit = config.max_model_len or max_model_len
@@ -97,6 +111,10 @@ def prepare(
         device=device,
         name=name,
     )
+    if is_int8:
+        _quantise(model, computed, name=name)
+        if device.type == "cpu":
+            _pack(model, computed, name=name)
     runner.pool = KVPool(
         sites=sites,
         num_blocks=num_blocks,
@@ -111,10 +129,26 @@ def prepare(
         backend_name=backend.name,
         num_blocks=num_blocks,
         max_model_len=limit,
-        stored_dtype=str(stored).removeprefix("torch."),
+        stored_dtype="int8" if is_int8 else str(stored).removeprefix("torch."),
         compute_dtype=str(computed).removeprefix("torch."),
         self_test=result,
     )
+
+
+def _quantise(model: Any, dtype: torch.dtype, *, name: str) -> None:
+    """Make the linear layers 8-bit ones, and refuse a model that has none or loses too much."""
+    error = quantise_linears(model, dtype)
+    if error is None:
+        raise UnsupportedModelError(
+            model=name,
+            reason="int8 needs plain linear layers and it has none; choose another dtype",
+        )
+    if not error <= _INT8_LIMIT:
+        raise UnsupportedModelError(
+            model=name,
+            reason=f"an 8-bit product is off by {error:.2g} standard deviations (limit "
+            f"{_INT8_LIMIT:.2g}): one weight of a channel dwarfs the others; choose bfloat16",
+        )
 
 
 def _pack(model: Any, dtype: torch.dtype, *, name: str) -> None:

@@ -16,10 +16,13 @@ from typing import NamedTuple
 from failsoft.engine.models.gguf_header import read_gguf_header
 from failsoft.engine.models.model_files import GGUF_NAME, read_json
 from failsoft.engine.models.store import ModelStore, StoredModel
-from failsoft.engine.models.version import DTYPES, canonical_json
+from failsoft.engine.models.version import canonical_json
 
 ROWS = {"prefill": 64, "decode": 8}
 """Tokens in the two forwards that are timed: one prompt chunk, and a batch of decodes."""
+
+MEASURED = ("float32", "bfloat16")
+"""What ``auto`` chooses from: int8 answers differently, so it is only ever asked for."""
 
 _MAX_ROUNDS = 30
 _BUDGET_S = 0.3
@@ -73,7 +76,9 @@ def choose_dtype(
         if record:
             return DtypeChoice(**record)  # type: ignore[arg-type]
         if has_bfloat16 is None:
-            has_bfloat16 = computes_bfloat16(device)
+            from failsoft.engine import device as devices
+
+            has_bfloat16 = devices.has_bfloat16(device)
         if has_bfloat16:
             choice = _measured(model, machine, device, measure or time_layer)
         else:
@@ -91,7 +96,7 @@ def _measured(model: StoredModel, machine: str, device: str, measure: Measure) -
     widths = layer_widths(model)
     seconds = {
         dtype: {name: measure(widths, dtype, rows, device) for name, rows in ROWS.items()}
-        for dtype in DTYPES
+        for dtype in MEASURED
     }
     full, half = (sum(seconds[dtype].values()) for dtype in ("float32", "bfloat16"))
     dtype = "bfloat16" if half < full else "float32"
@@ -137,15 +142,6 @@ def _processor_name() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else f"{platform.machine()} {platform.processor()}".strip()
-
-
-def computes_bfloat16(device: str) -> bool:
-    """Whether the device has instructions for bfloat16 products."""
-    import torch
-
-    if device.startswith("cuda"):
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def time_layer(widths: Widths, dtype: str, rows: int, device: str) -> float:

@@ -93,13 +93,14 @@ def largest_file_bytes(folder: Path) -> int:
     """Return the size of the largest file under *folder*; 0 when there is none.
 
     pip holds one wheel in up to three files: the download, a copy for its cache and
-    the result. Each alone tells how far it is, their sum does not.
+    the result. Each alone tells how far it is, their sum does not. pip moves files and
+    folders while we look: what is gone counts as nothing.
     """
     sizes = [0]
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # pip moves files while we look
-            if path.is_file():
-                sizes.append(path.stat().st_size)
+    for root, _folders, names in os.walk(folder):  # unlike rglob, it passes over a lost folder
+        for name in names:
+            with suppress(FileNotFoundError):
+                sizes.append((Path(root) / name).stat().st_size)
     return max(sizes)
 
 

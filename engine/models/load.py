@@ -1,6 +1,6 @@
 """Loads a version's weights and tokenizer from the store, and checks that nothing is missing.
 
-Loads no code that came with a model. Weights come in the version's dtype, in eval
+Loads no code that came with a model. Weights come in ``version.weights_dtype``, in eval
 mode and without gradients. Imports torch and transformers.
 """
 
@@ -31,7 +31,7 @@ class LoadedModel:
 
     version: Version
     model: transformers.PreTrainedModel
-    """Eval mode, no gradients, weights in ``version.dtype``."""
+    """Eval mode, no gradients, weights in ``version.weights_dtype``."""
     tokenizer: transformers.PreTrainedTokenizerBase
     chat_template: str | None
     """Jinja text; None when the version cannot chat."""
@@ -91,7 +91,7 @@ def _checked_folder(version: Version, store: ModelStore) -> Path:
                 f"fetch it with `failsoft models add {version.name}`",
                 source=version.name,
             )
-        folder = ensure_converted(stored, dtype=version.dtype, store=store)
+        folder = ensure_converted(stored, dtype=version.weights_dtype, store=store)
         check_bytes(folder, conversion_files(folder) if stored.is_gguf else stored.files)
     except ModelFileError as exc:
         raise exc.named(version.name) from exc
@@ -119,7 +119,7 @@ def _load_weights(
         model, info = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
-            dtype=getattr(torch, version.dtype),
+            dtype=getattr(torch, version.weights_dtype),
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
@@ -148,7 +148,7 @@ def _refuse_incomplete(info: dict[str, Any], version: Version) -> None:
 
 
 def _check_dtype(model: transformers.PreTrainedModel, version: Version) -> None:
-    wanted = getattr(torch, version.dtype)
+    wanted = getattr(torch, version.weights_dtype)
     for name, weight in model.named_parameters():
         if weight.is_floating_point() and weight.dtype != wanted:
             raise UnsupportedModelError(

@@ -57,7 +57,7 @@ def resolve_version(
         name: A ``[versions.NAME]`` table of the config file, else a catalogue name.
         config_path: The config file; None takes ``failsoft.toml`` of the working
             folder if there is one.
-        dtype: Overrides the version's own: float32, bfloat16 or auto.
+        dtype: Overrides the version's own: auto, float32, bfloat16 or int8.
         store: Where models are kept.
         device: Where it will run; ``auto`` measures there.
 
@@ -156,7 +156,7 @@ def resolve_dtype(
     """Return *dtype*, or what it stands for when it is ``auto``.
 
     Raises:
-        ConfigError: It is none of auto, float32 and bfloat16.
+        ConfigError: It is none of them.
     """
     if dtype not in DTYPES:
         raise ConfigError(key="dtype", value=dtype, allowed="one of " + ", ".join(DTYPES))

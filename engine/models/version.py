@@ -20,8 +20,10 @@ from failsoft.records import TokenPrice
 SCHEMA = 1
 """Raised when the manifest's meaning changes; old digests then keep their old number."""
 
-DTYPES = ("float32", "bfloat16")
-"""What a version may compute in; ``auto`` is resolved before a version exists."""
+DTYPES = ("float32", "bfloat16", "int8")
+"""What a version may compute in; ``auto`` is resolved before a version exists.
+
+``int8`` means for ever what `failsoft.engine.int8` says: other scales are another name."""
 
 OPTIONS_IN_DIGEST = ("max_model_len",)
 """Engine options that change what is answered; the others change only how fast."""
@@ -45,6 +47,14 @@ def canonical_json(value: object) -> bytes:
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
     return text.encode("utf-8")
+
+
+def weights_dtype(dtype: str) -> str:
+    """Return what the weights of a version of *dtype* are stored and loaded in.
+
+    8-bit weights are made at load, from those in bfloat16.
+    """
+    return "bfloat16" if dtype == "int8" else dtype
 
 
 def files_digest(files: tuple[FileDigest, ...]) -> str:
@@ -82,7 +92,7 @@ class Version:
     """Sampling values a request gets when it gives none, sorted by name."""
     system_prompt: str | None = None
     dtype: str
-    """``float32`` or ``bfloat16``."""
+    """One of ``DTYPES``."""
     engine_options: tuple[tuple[str, int | float | bool], ...] = ()
     """What the version asks of the engine, sorted by name; see ``OPTIONS_IN_DIGEST``."""
     price: TokenPrice | None = None
@@ -102,6 +112,11 @@ class Version:
                 raise ConfigError(
                     key=f"versions.{self.name}.{what}", value=digest, allowed="sha256 in hex"
                 )
+
+    @property
+    def weights_dtype(self) -> str:
+        """What its weights are loaded in."""
+        return weights_dtype(self.dtype)
 
     @property
     def digest(self) -> str:

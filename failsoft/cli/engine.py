@@ -37,7 +37,7 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = _HTTP.port,
     dtype: Annotated[
         str | None,
-        typer.Option(help="auto, float32 or bfloat16.", show_default="the version's own"),
+        typer.Option(help="auto, float32, bfloat16 or int8.", show_default="the version's own"),
     ] = None,
     device: Annotated[
         str | None,

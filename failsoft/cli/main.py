@@ -57,23 +57,25 @@ def _root(
     """Keep an LLM feature answering."""
 
 
-_ENGINE_MODULES = frozenset(
-    {
-        "accelerate",
-        "gguf",
-        "huggingface_hub",
-        "jinja2",
-        "numpy",
-        "prometheus_client",
-        "safetensors",
-        "starlette",
-        "tokenizers",
-        "torch",
-        "transformers",
-        "uvicorn",
-    }
-)
-"""What ``failsoft[engine]`` brings."""
+_EXTRAS = {
+    "server": frozenset(
+        {"flask", "httptools", "prometheus_client", "starlette", "uvicorn", "waitress"}
+    ),
+    "engine": frozenset(
+        {
+            "accelerate",
+            "gguf",
+            "huggingface_hub",
+            "jinja2",
+            "numpy",
+            "safetensors",
+            "tokenizers",
+            "torch",
+            "transformers",
+        }
+    ),
+}
+"""What each extra brings; ``engine`` brings ``server`` too."""
 
 
 def main() -> None:
@@ -83,11 +85,12 @@ def main() -> None:
     except FailsoftError as exc:
         _fail(str(exc), code=2 if isinstance(exc, ConfigError) else 1)
     except ModuleNotFoundError as exc:
-        if exc.name is None or exc.name.partition(".")[0] not in _ENGINE_MODULES:
+        module = (exc.name or "").partition(".")[0]
+        extra = next((name for name, modules in _EXTRAS.items() if module in modules), None)
+        if extra is None:
             raise
         _fail(
-            f"this command runs an engine, which needs {exc.name}; "
-            "install it with: pip install 'failsoft[engine]'",
+            f"this command needs {module}; install it with: pip install 'failsoft[{extra}]'",
             code=2,
         )
     except KeyboardInterrupt:

@@ -86,7 +86,9 @@ def _print_columns(rows: list[tuple[str, ...]]) -> None:
 def add(
     what: Annotated[str, typer.Argument(help="A name, or a pinned source line.")],
     sha256: Annotated[str | None, typer.Option(help="Digest that it must have.")] = None,
-    dtype: Annotated[str, typer.Option(help="Convert to: auto, float32 or bfloat16.")] = "auto",
+    dtype: Annotated[
+        str, typer.Option(help="Convert for: auto, float32, bfloat16 or int8.")
+    ] = "auto",
     fetch_only: Annotated[bool, typer.Option("--fetch-only", help="Do not convert.")] = False,
 ) -> None:
     """Fetch a model into the store, and convert it so that it loads at once.
@@ -109,9 +111,10 @@ def add(
 def _convert(stored: "StoredModel", dtype: str, store: "ModelStore") -> None:
     from failsoft.engine.models.convert import ensure_converted
     from failsoft.engine.models.resolve import resolve_dtype
+    from failsoft.engine.models.version import weights_dtype
 
     chosen = resolve_dtype(dtype, stored, store=store)
-    ensure_converted(stored, dtype=chosen, store=store)
+    ensure_converted(stored, dtype=weights_dtype(chosen), store=store)
 
 
 @app.command()

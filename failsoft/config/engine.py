@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from failsoft.errors import ConfigError
 
-DTYPES = ("auto", "float32", "bfloat16")
+DTYPES = ("auto", "float32", "bfloat16", "int8")
 DEVICES = ("auto", "cpu", "cuda")
 
 
@@ -22,7 +22,8 @@ class EngineConfig:
     """
 
     dtype: str = "auto"
-    """``auto`` measures bfloat16 against float32 once on this machine and records the choice."""
+    """``auto`` measures bfloat16 against float32 once on this machine and records the choice.
+    ``int8`` multiplies 8-bit weights, one scale a channel, with 8-bit activations, one a token."""
     device: str = "auto"
     """``auto`` takes a CUDA device where there is one, else the CPU."""
     max_running: int = 16

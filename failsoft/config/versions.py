@@ -39,7 +39,7 @@ class VersionSettings:
     """Where the model comes from; a list names the parts of one file in order."""
     sha256: Sha256 | None = None
     """Digest of the GGUF file, or of a folder's files as ``failsoft models show`` prints it."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     template: SomeText | None = None
     """``plain``, or the path of a Jinja file; None takes the model's own."""
     stop: tuple[SomeText, ...] = ()

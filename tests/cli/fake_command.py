@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from failsoft.cli.main import main
@@ -23,6 +24,7 @@ def open_server(
     *,
     options: Mapping[str, Any],
     http_config: HttpConfig,
+    config_path: Path | None = None,
     on_phase: Callable[[str], None],
 ) -> OpenedServer:
     """Stand in for ``failsoft.engine.launch.open_server``."""

@@ -44,7 +44,9 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     version = SimpleNamespace(engine_options=(("max_running", 3), ("max_step_tokens", 77)))
     version.dtype = "float32"
 
-    def resolve(name: str, *, dtype: str | None, store: object, device: str) -> Any:
+    def resolve(
+        name: str, *, config_path: object, dtype: str | None, store: object, device: str
+    ) -> Any:
         seen["dtype"], seen["device"] = dtype, device
         return version
 

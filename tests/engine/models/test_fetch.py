@@ -4,8 +4,10 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -321,3 +323,26 @@ def test_total_is_what_pip_announced(tmp_path: Path, line: str, expected: int | 
     (tmp_path / "pip.log").write_text(f"Collecting x\n  {line}\n")
 
     assert announced_bytes(tmp_path / "pip.log") == expected
+
+
+def test_a_folder_that_pip_removes_while_we_look_does_not_fail_the_fetch(tmp_path: Path) -> None:
+    """It once ended an add with "cannot store it"; 300 looks hit it in nine runs of ten."""
+    (tmp_path / "wheel").write_bytes(b"12345")
+    is_over = threading.Event()
+
+    def churn() -> None:
+        while not is_over.is_set():
+            nested = tmp_path / "pip-a" / "b" / "c"
+            nested.mkdir(parents=True)
+            (nested / "part").write_bytes(b"1")
+            shutil.rmtree(tmp_path / "pip-a")
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        sizes = {largest_file_bytes(tmp_path) for _ in range(300)}
+    finally:
+        is_over.set()
+        thread.join()
+
+    assert sizes == {5}

@@ -1,0 +1,137 @@
+"""8-bit linear layers: exact sums, scales of their own for every channel and token."""
+
+import pytest
+import torch
+from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+from failsoft.engine.int8 import (
+    EXACT_CHUNK,
+    LEVELS,
+    Int8Linear,
+    IntProduct,
+    is_exact,
+    native_product,
+    pick_product,
+    quantise,
+    quantise_linears,
+    widened_product,
+)
+
+_CPU = torch.device("cpu")
+_PRODUCTS = [
+    pytest.param(widened_product, id="widened"),
+    pytest.param(pick_product(_CPU), id="picked"),
+]
+
+
+def _layer(product: IntProduct, *, num_in: int = 96, bias: bool = True) -> Int8Linear:
+    torch.manual_seed(0)
+    linear = nn.Linear(num_in, 40, bias=bias).requires_grad_(requires_grad=False)
+    return Int8Linear(linear, torch.float32, product=product)
+
+
+def test_a_row_is_quantised_by_its_own_largest_value() -> None:
+    """A row of zeros stays zero, and no row's scale moves another's."""
+    levels, scale = quantise(torch.tensor([[1.0, -2.0, 0.5], [0.0, 0.0, 0.0], [300.0, 1.0, -1.0]]))
+
+    assert levels.tolist() == [[64, -127, 32], [0, 0, 0], [127, 0, 0]]
+    assert scale[:, 0].tolist() == pytest.approx([2 / LEVELS, 0.0, 300 / LEVELS])
+
+
+@pytest.mark.parametrize("product", _PRODUCTS)
+@pytest.mark.parametrize("num_in", [64, EXACT_CHUNK, EXACT_CHUNK + 1, 4096])
+def test_a_product_is_exact_to_the_last_unit(product: IntProduct, num_in: int) -> None:
+    """Also where float32 alone would round, beyond its chunk, and at the extremes."""
+    torch.manual_seed(0)
+    rows = torch.randint(-LEVELS, LEVELS + 1, (5, num_in), dtype=torch.int8)
+    rows[0] = LEVELS
+    weight = torch.randint(-LEVELS, LEVELS + 1, (num_in, 16), dtype=torch.int8)
+    weight[:, 0] = LEVELS
+
+    got = product(rows, weight)
+
+    assert torch.equal(got.long(), rows.long() @ weight.long())
+
+
+@pytest.mark.parametrize("product", _PRODUCTS)
+def test_a_row_does_not_depend_on_its_neighbours(product: IntProduct) -> None:
+    """To the last bit, alone or beside 32 rows of which one is enormous."""
+    layer = _layer(product)
+    row = torch.randn(1, 96)
+    crowd = torch.randn(32, 96)
+    crowd[3] *= 1e4
+
+    alone = layer(row)
+    together = layer(torch.cat((crowd[:7], row, crowd[7:])))[7:8]
+
+    assert torch.equal(alone, together)
+
+
+def test_a_bad_row_fails_alone() -> None:
+    """NaN or infinity in one row leaves the others as they are, and shows in its own."""
+    layer = _layer(pick_product(_CPU))
+    rows = torch.randn(3, 96)
+    good = layer(rows)
+    rows[0, 5], rows[2, 7] = float("nan"), float("inf")
+
+    result = layer(rows)
+
+    assert not result[0].isfinite().any()
+    assert not result[2].isfinite().any()
+    assert torch.equal(result[1], good[1])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_result_is_near_the_plain_product(bias: bool) -> None:
+    """Within 4 % of the spread of the results, in any number of dimensions."""
+    torch.manual_seed(0)
+    linear = nn.Linear(256, 40, bias=bias).requires_grad_(requires_grad=False)
+    layer = Int8Linear(linear, torch.float32, product=pick_product(_CPU))
+    hidden = torch.randn(2, 3, 256)
+
+    plain, got = linear(hidden), layer(hidden)
+
+    assert got.shape == plain.shape
+    assert float((got - plain).abs().max() / plain.std()) < 0.04
+
+
+def test_a_kernel_that_saturates_is_not_picked() -> None:
+    """CPUs without VNNI shift rows to 0..255 and add pairs of products in 16 bits."""
+
+    def saturating(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        pairs = (rows.long() + 128)[:, :, None] * weight.long()[None]
+        pairs = pairs.reshape(rows.shape[0], -1, 2, weight.shape[1]).sum(2)
+        return pairs.clamp(-(2**15), 2**15 - 1).sum(1) - 128 * weight.long().sum(0)
+
+    assert not is_exact(saturating, _CPU)
+    assert is_exact(widened_product, _CPU)
+    assert pick_product(_CPU) in (native_product, widened_product)
+
+
+def test_the_layer_that_makes_logits_keeps_its_precision() -> None:
+    """Every other plain layer is replaced, and the largest error is told."""
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=32,
+    )
+    model = LlamaForCausalLM(config).eval().requires_grad_(requires_grad=False)
+
+    error = quantise_linears(model, torch.float32)
+
+    assert error is not None
+    assert 0 < error < 0.2
+    assert type(model.lm_head) is nn.Linear
+    assert sum(isinstance(module, Int8Linear) for module in model.modules()) == 7
+
+
+def test_a_model_without_plain_layers_has_nothing_to_quantise() -> None:
+    """GPT-2 multiplies by layers of its own, so int8 would change nothing and say otherwise."""
+    config = GPT2Config(vocab_size=64, n_positions=32, n_embd=32, n_layer=1, n_head=2)
+
+    assert quantise_linears(GPT2LMHeadModel(config), torch.float32) is None
