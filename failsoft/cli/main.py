@@ -34,11 +34,11 @@ app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
 app.add_typer(engine_app, name="engine")
 app.command("chat")(chat)
-app.command("demo")(demo)
 app.command("ops", hidden=True)(ops)
 app.command("status")(status)
 app.command("up")(up)
 app.add_typer(models.app, name="models")
+app.command("demo")(demo)
 
 
 def _print_version(value: bool) -> None:

@@ -7,5 +7,6 @@ from failsoft.serving.demo.stage import Stage
 
 if __name__ == "__main__":
     defaults = Stage.__init__.__kwdefaults__
+    assert defaults is not None
     defaults["command"] = (sys.executable, "-m", "tests.serving.demo.fake_up")
     main()
