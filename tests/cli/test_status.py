@@ -144,6 +144,21 @@ def test_a_file_that_was_broken_after_the_start_hides_nothing_that_runs(
     assert named.stderr.startswith("error: ladders.chat.rungs")
 
 
+def test_it_needs_no_package_of_the_server(home: Home) -> None:
+    """A client's machine has neither Flask nor torch."""
+    heavy = "{'flask', 'waitress', 'starlette', 'torch'} & set(sys.modules)"
+    code = (
+        "import sys, failsoft.cli.main, failsoft.cli.status_tables, failsoft.dashboard.observer\n"
+        f"print({heavy} or 'none')"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ(home), capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "none\n"
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_terminal_gets_colours_and_no_line_wider_than_it_is(
     home: Home, told: StandIn, columns: int

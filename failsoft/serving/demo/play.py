@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from failsoft.run_state import ChildState
 from failsoft.serving.demo.callers import Callers
 from failsoft.serving.demo.scenes import Scene
 from failsoft.serving.demo.score import Score, Tally
@@ -36,7 +37,7 @@ class Moment:
     num_acts: int
     """How often a scene acted."""
     num_restarts: int
-    """Engines that are back, over all slots."""
+    """How often a process came back, all together."""
     news: tuple[str, ...]
     """What happened since the moment before, in words."""
 
@@ -75,6 +76,12 @@ def _moment(
         elapsed_s=elapsed_s,
         tally=score.tally(),
         num_acts=sum(scene.num_acts for scene in scenes),
-        num_restarts=sum(child.num_restarts for child in state.children) if state else 0,
+        num_restarts=sum(map(_times_back, state.children)) if state else 0,
         news=told,
     )
+
+
+def _times_back(child: ChildState) -> int:
+    """Return how often *child* runs again; one that only starts is not back yet."""
+    is_back = child.phase == "running" or child.num_restarts == 0
+    return child.num_restarts - (not is_back)
