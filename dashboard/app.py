@@ -28,6 +28,7 @@ def build_app(look: Callable[[], Standing], *, hosts: Iterable[str] = ()) -> Fla
         hosts: ``Host`` names to answer to beside the loopback ones.
     """
     app = Flask(__name__)
+    app.json.sort_keys = False  # type: ignore[attr-defined]
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
     guard(app, hosts=hosts)

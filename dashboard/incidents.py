@@ -74,6 +74,8 @@ def detail_words(detail_json: str) -> str:
 
     >>> detail_words('{"ladder": "chat", "why": "stuck", "num": {"call": 2}, "error": null}')
     'ladder chat, stuck, num call 2'
+    >>> detail_words('{"exit": "code 1", "restart_in_s": 1.2}')
+    'code 1, restart in 1.2 s'
     """
     try:
         detail = json.loads(detail_json)
@@ -82,13 +84,17 @@ def detail_words(detail_json: str) -> str:
     return " ".join(_words(detail).split())[:_MAX_DETAIL_CHARS]
 
 
+def _labelled(key: str, words: str) -> str:
+    if key in _SPEAK_FOR_THEMSELVES:
+        return words
+    name = key.removesuffix("_s").replace("_", " ")
+    return f"{name} {words} s" if key.endswith("_s") else f"{name} {words}"
+
+
 def _words(value: object) -> str:
     if isinstance(value, dict):
         kept = {key: _words(item) for key, item in value.items() if item not in (None, "", {}, [])}
-        return ", ".join(
-            words if key in _SPEAK_FOR_THEMSELVES else f"{key} {words}"
-            for key, words in kept.items()
-        )
+        return ", ".join(_labelled(key, words) for key, words in kept.items())
     if isinstance(value, list):
         return ", ".join(map(_words, value))
     return str(value)

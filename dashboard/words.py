@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from failsoft.dashboard.standing import (
     Answers,
+    LastError,
     Queue,
     Rung,
     Standing,
@@ -140,6 +141,20 @@ def queue(found: Queue | Unknown) -> str:
     if isinstance(found, Unknown):
         return f"{UNKNOWN}: {found.reason}"
     return f"{found.num_running} running, {found.num_waiting} waiting"
+
+
+def rung_queue(rung: Rung, found: Queue | Unknown) -> str:
+    """Return what *rung*'s engine has to do; a reason that its state gives already is not said."""
+    if isinstance(found, Unknown) and rung.why_not and found.reason in rung.why_not:
+        return UNKNOWN
+    return queue(found)
+
+
+def last_error(error: LastError) -> str:
+    """Return what went wrong; a message that names its kind is enough by itself."""
+    if error.message.startswith(error.outcome):
+        return error.message
+    return f"{error.outcome} {error.message}".rstrip()
 
 
 def phase(child: ChildState) -> str:

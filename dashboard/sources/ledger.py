@@ -1,14 +1,15 @@
 """The store's word: how calls ended, what failed last, what happened, what was dropped.
 
 Knows nothing of verdicts. It only reads: a database that is not there is not made, one of
-another revision is not touched. Counts over long windows are kept for a while, because at
-a million calls a day they cost half a second. Stamps are UTC epoch milliseconds.
+another revision is not touched. Stamps are UTC epoch milliseconds.
 """
 
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from failsoft.call_records import AttemptRecord, CallOutcome, EventRecord
 from failsoft.config.settings import StoreConfig
@@ -29,8 +30,9 @@ OTHER_RUNGS = "other rungs"
 NUM_EVENTS = 300
 """Newest events looked at: enough to find when a rung fell behind a flood of probes."""
 
-_KEPT_SHARE = 1 / 240
-"""A window's counts are as old as this share of it at most: an hour's 15 s, a day's 6 min."""
+_KEPT_TIMES = 30
+"""A count is kept for so many times what it took, so that counting takes a thirtieth of the
+time at most: a busy day's half second is 15 s old, a quiet one's millisecond is always fresh."""
 _BROKEN = (CallOutcome.FAILED, CallOutcome.INCOMPLETE, CallOutcome.DEADLINE)
 
 
@@ -50,6 +52,14 @@ class LedgerReading:
     """By kind; what all processes together could not keep."""
 
 
+class _Kept(NamedTuple):
+    """A window that was counted a moment ago."""
+
+    window: Window
+    until_s: float
+    """Monotonic seconds."""
+
+
 class Ledger:
     """One store, opened at the first look; any thread.
 
@@ -63,7 +73,7 @@ class Ledger:
         self._limit_s = limit_s
         self._lock = threading.Lock()
         self._database: Database | None = None
-        self._kept: dict[tuple[str, tuple[str, ...], int], tuple[int, Window]] = {}
+        self._kept: dict[tuple[str, tuple[str, ...], int], _Kept] = {}
 
     def read(self, ladders: Mapping[str, Sequence[str]], *, now_ms: int) -> LedgerReading | Unknown:
         """Return what the store says of *ladders* (name to endpoints), or why it says nothing."""
@@ -134,9 +144,10 @@ class Ledger:
         now_ms: int,
     ) -> Window | UnknownWindow:
         key = (ladder, rungs, seconds)
-        at_ms, window = self._kept.get(key, (0, None))
-        if window is not None and 0 <= now_ms - at_ms < seconds * 1000 * _KEPT_SHARE:
-            return window
+        kept = self._kept.get(key)
+        if kept is not None and time.monotonic() < kept.until_s:
+            return kept.window
+        begun_s = time.monotonic()
         try:
             found = reader.counts(ladder, rungs, since_ms=now_ms - seconds * 1000)
         except StoreError as exc:
@@ -144,7 +155,8 @@ class Ledger:
                 raise  # what cannot even count five minutes is broken
             return UnknownWindow(window_s=seconds, reason=str(exc))
         window = window_of(found, seconds)
-        self._kept[key] = (now_ms, window)
+        took_s = time.monotonic() - begun_s
+        self._kept[key] = _Kept(window, until_s=begun_s + took_s * _KEPT_TIMES)
         return window
 
 

@@ -105,7 +105,7 @@ def _print_rungs(standing: Standing, ladder: Ladder, out: Console) -> None:
             _rung_name(rung),
             escape(words.rung_state(rung)),
             words.breaker(rung),
-            escape(words.queue(engine.queue)) if engine else words.NONE,
+            escape(words.rung_queue(rung, engine.queue)) if engine else words.NONE,
             escape(words.version(rung.version_name, rung.version_digest)),
         )
     out.print()
@@ -113,8 +113,8 @@ def _print_rungs(standing: Standing, ladder: Ladder, out: Console) -> None:
     for rung in ladder.rungs:
         if (error := rung.last_error) is not None:
             ago = words.age(error.at_ms, now_ms=standing.at_ms)
-            text = f"last error of {rung.name}, {ago} ago: {error.outcome} {error.message}"
-            out.print(f"[dim]{escape(text.rstrip())}[/]")
+            text = f"last error of {rung.name}, {ago} ago: {words.last_error(error)}"
+            out.print(f"[dim]{escape(text)}[/]")
 
 
 def _rung_name(rung: Rung) -> str:
