@@ -124,6 +124,6 @@ def _engine(slot: str, place: RunningEngine | str, said: _Reading | Unknown) -> 
 
 
 def _path_of(supervisor: SupervisorState | None, path: Path | None) -> str | None:
-    if path is not None:
-        return str(path)
-    return supervisor.settings if supervisor is not None else None
+    if supervisor is not None:
+        return supervisor.settings  # the file that a user edits; processes read a copy of it
+    return None if path is None else str(path)

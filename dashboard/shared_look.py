@@ -40,3 +40,9 @@ class SharedLook(Generic[T]):
             if self._last is None or begun_s - self._last[0] > self._max_age_s:
                 self._last = (begun_s, self._look())
             return self._last[1]
+
+    def between(self, act: Callable[[], None]) -> None:
+        """Run *act* while nobody looks; what was seen before it is not handed out any more."""
+        with self._lock:
+            act()
+            self._last = None

@@ -76,7 +76,12 @@ class Ledger:
         self._kept: dict[tuple[str, tuple[str, ...], int], _Kept] = {}
 
     def read(self, ladders: Mapping[str, Sequence[str]], *, now_ms: int) -> LedgerReading | Unknown:
-        """Return what the store says of *ladders* (name to endpoints), or why it says nothing."""
+        """Return what the store says of *ladders* (name to endpoints), or why it says nothing.
+
+        One reads at a time: while a database hangs, those who come later must not pile up.
+        """
+        if not self._lock.acquire(timeout=self._limit_s):
+            return Unknown(reason="it has not answered an earlier look yet")
         try:
             database = self._open()
             if isinstance(database, Unknown):
@@ -84,27 +89,27 @@ class Ledger:
             return self._read(database, ladders, now_ms)
         except (StoreError, ConfigError) as exc:
             return Unknown(reason=str(exc))
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """Close its connections; the next look opens new ones."""
-        with self._lock:
-            if self._database is not None:
-                self._database.dispose()
-            self._database = None
+        database, self._database = self._database, None
+        if database is not None:
+            database.dispose()
 
     def _open(self) -> Database | Unknown:
-        with self._lock:
-            if self._database is not None:
-                return self._database
-            path = self._config.url.removeprefix("sqlite:///")
-            if self._config.is_sqlite and not os.path.exists(path):
-                return Unknown(reason=f"there is no store at {path} yet: no call was recorded")
-            database = Database(self._config, environ=os.environ)
-            if (revision := current_revision(database)) != HEAD:
-                database.dispose()
-                return Unknown(reason=_other_revision(database.shown_url, revision))
-            self._database = database
-            return database
+        if self._database is not None:
+            return self._database
+        path = self._config.url.removeprefix("sqlite:///")
+        if self._config.is_sqlite and not os.path.exists(path):
+            return Unknown(reason=f"there is no store at {path} yet: no call was recorded")
+        database = Database(self._config, environ=os.environ)
+        if (revision := current_revision(database)) != HEAD:
+            database.dispose()
+            return Unknown(reason=_other_revision(database.shown_url, revision))
+        self._database = database
+        return database
 
     def _read(
         self, database: Database, ladders: Mapping[str, Sequence[str]], now_ms: int

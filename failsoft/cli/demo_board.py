@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _NUM_NEWS = 8
 _BAR_COLUMNS = 30
-_PER_SECOND = 4
+_CUT = "cut (the answer had begun when its engine died)"
 _COLOURS = ("green", "yellow", "magenta", "cyan")
 """Of the rungs in their order."""
 
@@ -86,7 +86,7 @@ class LineBoard:
     def summary(self, moment: Moment) -> None:
         """Print the totals, a line for each."""
         typer.echo(f"\nafter {moment.elapsed_s:.0f} s:")
-        for name, value in {**_totals(moment), **_facts(moment)}.items():
+        for name, value in _totals(moment).items():
             typer.echo(f"  {name}: {value}")
 
 
@@ -135,7 +135,7 @@ class LiveBoard:
         table = Table(box=None, title=f"after {moment.elapsed_s:.0f} s", title_justify="left")
         table.add_column("what", style="dim")
         table.add_column("how many", justify="right")
-        for name, value in {**_totals(moment), **_facts(moment)}.items():
+        for name, value in _totals(moment).items():
             table.add_row(escape(name), escape(value))
         self._console.print()
         self._console.print(table)
@@ -203,10 +203,13 @@ def _facts(moment: Moment) -> dict[str, str]:
 def _totals(moment: Moment) -> dict[str, str]:
     total = moment.tally.total
     num = sum(total.values())
-    return {
+    replies = {
         f"replies of {rung}": f"{count:,} ({_percent(count / num if num else None)})"
         for rung, count in total.items()
     }
+    facts = _facts(moment)
+    facts[_CUT] = facts.pop("cut")
+    return {**replies, **facts}
 
 
 def _percent(share: float | None) -> str:

@@ -25,11 +25,12 @@ def ops(
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8001,
 ) -> None:
     """Serve the Now page until SIGTERM or Ctrl-C; `failsoft up` starts this by itself."""
-    from failsoft.serving.ops.process import Signals, serve
+    from failsoft.serving.ops.signals import Signals
 
     signals = Signals()  # first of all: a signal during the start must not kill
     with _socket(fd, host, port) as sock:
         from failsoft.engine.http.server import base_url
+        from failsoft.serving.ops.process import serve
 
         url = base_url(sock)
         code = serve(settings_file(config), sock, signals=signals, on_ready=lambda: typer.echo(url))

@@ -47,25 +47,36 @@ def _look(config: Path | None) -> "Standing":
             broken: what runs goes on with the settings it has, and must be shown.
     """
     from failsoft.config.home import home_folder
-    from failsoft.config.schema import check_settings, load_settings, settings_file
+    from failsoft.config.schema import check_settings, load_settings
     from failsoft.dashboard.observer import Observer
     from failsoft.dashboard.standing import Unknown
-    from failsoft.run_state import read_supervisor
 
     home = home_folder(os.environ)
-    running = read_supervisor(home) if config is None else None
-    path = settings_file(config) if running is None else Path(running.settings)
     if config is not None:
-        settings = load_settings(path)
-        observer = Observer(home, settings=settings, settings_path=path)
+        path = config
+        observer = Observer(home, settings=load_settings(path), settings_path=path)
     else:
-        found, problems = check_settings(path)
+        path = _settings_in_use(home)
+        settings, problems = check_settings(path)
         unknown = Unknown(reason=str(problems[0]) if problems else "")
-        observer = Observer(home, settings=found or unknown, settings_path=path)
+        observer = Observer(home, settings=settings or unknown, settings_path=path)
     try:
         return observer.look()
     finally:
         observer.close()
+
+
+def _settings_in_use(home: Path) -> Path:
+    """Return the settings of what runs here, else those that would be used."""
+    from failsoft.config.run_files import run_folder
+    from failsoft.config.schema import settings_file
+    from failsoft.run_state import read_supervisor
+
+    running = read_supervisor(home)
+    if running is None:
+        return settings_file(None)
+    accepted = run_folder(home) / "processes" / "settings.toml"
+    return accepted if accepted.exists() else Path(running.settings)
 
 
 def _print(standing: "Standing") -> None:

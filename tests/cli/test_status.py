@@ -144,6 +144,19 @@ def test_a_file_that_was_broken_after_the_start_hides_nothing_that_runs(
     assert named.stderr.startswith("error: ladders.chat.rungs")
 
 
+def test_what_runs_is_shown_by_the_settings_that_it_accepted(home: Home, told: StandIn) -> None:
+    """`failsoft up` keeps a copy for its processes; the store is found by it."""
+    good = home.settings_path.read_text().replace("sqlite:///", f"sqlite:///{home.folder}/")
+    (home.folder / "run" / "processes" / "settings.toml").write_text(good)
+    home.settings_path.write_text("[ladders.chat]\nrungs = 3\n")
+
+    done = run(home)
+
+    assert done.returncode == 0
+    assert "what broke: nothing is recorded" in done.stdout
+    assert f"settings {home.settings_path}" in done.stdout
+
+
 def test_it_needs_no_package_of_the_server(home: Home) -> None:
     """A client's machine has neither Flask nor torch."""
     heavy = "{'flask', 'waitress', 'starlette', 'torch'} & set(sys.modules)"

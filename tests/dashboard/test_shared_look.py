@@ -37,3 +37,32 @@ def test_who_comes_during_a_look_waits_for_it() -> None:
         thread.join()
 
     assert seen == [0] * 10
+
+
+def test_a_change_waits_for_the_look_under_way_and_is_seen_at_once() -> None:
+    """What it replaces is not in use any more when it is over."""
+    begun, let_go = threading.Event(), threading.Event()
+    seen: list[str] = []
+    names = ["before"]
+
+    def look() -> str:
+        begun.set()
+        let_go.wait(10)
+        return names[-1]
+
+    shared = SharedLook(look, max_age_s=60)
+    looking = threading.Thread(target=lambda: seen.append(shared()))
+    looking.start()
+    begun.wait(10)
+    changing = threading.Thread(target=lambda: shared.between(lambda: names.append("after")))
+    changing.start()
+    changing.join(0.05)
+
+    was_waiting = changing.is_alive()
+    let_go.set()
+    looking.join()
+    changing.join()
+
+    assert was_waiting
+    assert seen == ["before"]
+    assert shared() == "after"

@@ -6,13 +6,11 @@ at once: a page that is not out yet is asked for again. Knows nothing of what pa
 
 import logging
 import os
-import queue
 import signal
 import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 
 import waitress
 
@@ -23,29 +21,13 @@ from failsoft.dashboard.observer import Observer
 from failsoft.dashboard.shared_look import SharedLook
 from failsoft.dashboard.standing import Standing
 from failsoft.errors import ConfigError
+from failsoft.serving.ops.signals import Signals
 
 NUM_THREADS = 4
 MAX_AGE_S = 1.0
 """How old a picture may be that a page shows."""
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _log = logging.getLogger(__name__)
-
-
-class Signals:
-    """Takes the signals from now on and hands them out one by one; main thread only."""
-
-    def __init__(self) -> None:
-        self._arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for number in _SIGNALS:
-            signal.signal(number, self._on_signal)
-
-    def next(self) -> int:
-        """Wait for the next one and return its number."""
-        return self._arrived.get()
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._arrived.put(number)
 
 
 class OpsProcess:
@@ -70,7 +52,12 @@ class OpsProcess:
         except ConfigError as exc:
             _log.warning("the settings stay as they were: %s", exc)
             return
-        before, self._observer = self._observer, fresh
+        before = self._observer
+
+        def change() -> None:
+            self._observer = fresh
+
+        self.look.between(change)
         before.close()
 
     def close(self) -> None:

@@ -102,6 +102,25 @@ def test_sigterm_ends_it_at_once_with_0(ops: Ops) -> None:
     assert seconds < 1
 
 
+def test_a_signal_during_the_start_does_not_kill(home: Home) -> None:
+    """A reload may meet a process that only just begins; SIGHUP's own way is to kill it."""
+    code = (
+        "import os, signal, sys\n"
+        "from failsoft.serving.ops.signals import Signals\n"
+        "signals = Signals()\n"
+        "os.kill(os.getpid(), signal.SIGHUP)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "print(signals.next(), signals.next(), {'flask', 'waitress'} & set(sys.modules))\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "1 15 set()\n"
+
+
 def test_ctrl_c_ends_it_with_130(ops: Ops) -> None:
     """As every command of ours."""
     assert ops.end(signal.SIGINT)[0] == 130
