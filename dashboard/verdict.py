@@ -3,9 +3,9 @@
 Knows nothing of HTTP or the store; pure functions. The rules, first match wins:
 
 1. The front stops: no.
-2. The last calls, at least `MIN_FAILED` of the last minute, all got nothing: no, whatever
-   the rungs claim. Streams that were cut do not count here: a killed engine cuts several at
-   once, and the next call is answered by the rung below.
+2. The last `NUM_IN_A_ROW` calls got nothing, or all of the last minute and at least
+   `MIN_FAILED`: no, whatever the rungs claim. Streams that were cut do not count here: a
+   killed engine cuts several at once, and the next call is answered by the rung below.
 3. The first model that can serve: yes if it is the ladder's first, but degraded where
    `NUM_DOUBTFUL` calls of the last minute failed; a lower one: degraded.
 4. Only kept replies: degraded, for new questions fail.
@@ -23,9 +23,10 @@ from failsoft.dashboard.sources.ledger import is_broken
 from failsoft.dashboard.standing import Answers, Engine, Rung, Unknown, Verdict, is_model
 from failsoft.store.traffic import CallEnd
 
+NUM_IN_A_ROW = 5
+"""So many in a row are no chance; where a minute holds fewer calls, all of them are enough."""
 MIN_FAILED = 3
 """One or two failed calls may be their own fault."""
-MAX_LOOKED_AT = 5
 NUM_DOUBTFUL = 2
 
 
@@ -62,8 +63,8 @@ def judge(
     """
     if is_draining:
         return Verdict(answers=Answers.NO, reason="the front is stopping and takes no new calls")
-    if (num := _failed_in_a_row(recent)) >= MIN_FAILED:
-        return Verdict(answers=Answers.NO, reason=f"the last {num} calls all failed")
+    if (failing := _all_failed(recent)) is not None:
+        return failing
     models = [rung for rung in rungs if is_model(rung)] or list(rungs)
     able = next((place for place, rung in enumerate(models) if rung.can_serve), None)
     if able is None:
@@ -78,16 +79,10 @@ def judge(
             *(_unable_since(above, events) for above in models[:able]),
         ]
     )
-    counted = [end for end in recent if is_broken(end) or end.endpoint is not None]
-    num_failed = sum(map(is_broken, counted))
-    answers, reason = Answers.DEGRADED, _why_passed(models[:able])
-    if able == 0 and num_failed >= NUM_DOUBTFUL:
-        reason = f"{num_failed} of the last {len(counted)} calls failed"
-    elif able == 0:
-        answers, reason = Answers.YES, "the first rung answers"
+    doubt = _why_passed(models[:able]) if able else _some_failed(recent)
     return Verdict(
-        answers=answers,
-        reason=reason,
+        answers=Answers.DEGRADED if doubt else Answers.YES,
+        reason=doubt or "the first model can answer",
         rung=rung.name,
         version_name=rung.version_name,
         version_digest=rung.version_digest,
@@ -101,8 +96,8 @@ def by_calls(rungs: Sequence[Rung], recent: Sequence[CallEnd]) -> Verdict | None
     Returns:
         None when the last minute holds too few calls to tell.
     """
-    if (num := _failed_in_a_row(recent)) >= MIN_FAILED:
-        return Verdict(answers=Answers.NO, reason=f"the last {num} calls all failed")
+    if (failing := _all_failed(recent)) is not None:
+        return failing
     last = next((end for end in recent if end.outcome is CallOutcome.OK), None)
     if last is None:
         return None
@@ -152,11 +147,26 @@ def _why_passed(rungs: Sequence[Rung]) -> str:
     return "; ".join(f"{rung.name}: {rung.why_not or 'cannot serve'}" for rung in rungs)
 
 
-def _failed_in_a_row(recent: Sequence[CallEnd]) -> int:
-    """Return how many of the newest calls got nothing; 0 when one of them got a reply."""
+def _some_failed(recent: Sequence[CallEnd]) -> str:
+    """Return in words how many calls failed; empty when too few did."""
+    counted = [end for end in recent if is_broken(end) or end.endpoint is not None]
+    num = sum(map(is_broken, counted))
+    return f"{num} of the last {len(counted)} calls failed" if num >= NUM_DOUBTFUL else ""
+
+
+def _all_failed(recent: Sequence[CallEnd]) -> Verdict | None:
+    """Return the verdict when the newest calls got nothing; None when one got a reply."""
     told = (CallOutcome.OK, CallOutcome.FAILED, CallOutcome.DEADLINE)
-    newest = [end for end in recent if end.outcome in told][:MAX_LOOKED_AT]
-    return 0 if any(end.outcome is CallOutcome.OK for end in newest) else len(newest)
+    newest = [end for end in recent if end.outcome in told]
+    num = next((n for n, end in enumerate(newest) if end.outcome is CallOutcome.OK), len(newest))
+    if num < (MIN_FAILED if num == len(newest) else NUM_IN_A_ROW):
+        return None
+    return Verdict(
+        answers=Answers.NO,
+        reason=f"the last {num} calls all failed",
+        # Without a reply before them they may go back further than was looked.
+        since_ms=newest[num - 1].started_at_ms if num < len(newest) else None,
+    )
 
 
 def _about(rung: Rung, events: Sequence[EventRecord]) -> list[EventRecord]:

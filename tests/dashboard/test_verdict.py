@@ -133,6 +133,18 @@ def test_nobody_answers_since_the_last_one_fell() -> None:
     assert told(rungs=nobody).since_ms is None
 
 
+def test_calls_fail_since_the_first_one_after_the_last_reply() -> None:
+    """Without a reply among the calls of the last minute nobody can say since when."""
+    outcomes = dict.fromkeys((90, 80, 70, 65, 60), FAILED) | {50: OK, 40: FAILED}
+    ends = [
+        CallEnd(started_at_ms=at_ms, outcome=outcome, endpoint=None)
+        for at_ms, outcome in outcomes.items()
+    ]
+
+    assert told(recent=ends).since_ms == 60
+    assert told(recent=ends[:5]).since_ms is None
+
+
 def test_no_is_worse_than_unknown_is_worse_than_degraded() -> None:
     """The order in which to look at them."""
     verdicts = {each.value: Verdict(answers=each, reason="because") for each in Answers}
