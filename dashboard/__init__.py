@@ -1,1 +1,4 @@
-"""Flask pages: what broke, since when, what changed, and the rollback button."""
+"""What an operator sees: one picture of what runs, as a Flask page, as JSON, for the terminal.
+
+Later: what changed, charts, and the rollback button.
+"""

@@ -4,6 +4,7 @@
 FailsoftError
 ├─ ConfigError(key, value, allowed)               never retried
 ├─ StoreError(url)                                the database refused; no call fails of it
+├─ DemoError(log)                                 the demo could not be staged
 ├─ EngineError
 │  ├─ ModelError                                  about stored files, never about a request
 │  │  ├─ ModelSourceError(source)                 cannot be resolved or is not pinned
@@ -72,6 +73,20 @@ class StoreError(FailsoftError):
     def __init__(self, message: str, *, url: str) -> None:
         super().__init__(message)
         self.url = url
+
+
+class DemoError(FailsoftError):
+    """The demo could not be staged, or what it started ended by itself.
+
+    Attributes:
+        log: The last lines that ``failsoft up`` wrote.
+    """
+
+    def __init__(self, message: str, *, log: tuple[str, ...]) -> None:
+        last = next((line for line in reversed(log) if line.strip()), None)
+        said = f", its last words were: {last.strip()}" if last else ""
+        super().__init__(f"{message}{said}; run `failsoft up` by itself to see all it says")
+        self.log = log
 
 
 class EngineError(FailsoftError):

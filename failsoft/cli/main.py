@@ -17,8 +17,11 @@ from failsoft.cli import models
 from failsoft.cli.chat import chat
 from failsoft.cli.config import config_app
 from failsoft.cli.db import db_app
+from failsoft.cli.demo import demo
 from failsoft.cli.engine import engine_app
 from failsoft.cli.front import front
+from failsoft.cli.ops import ops
+from failsoft.cli.status import status
 from failsoft.cli.up import up
 from failsoft.errors import ConfigError, FailsoftError
 
@@ -33,8 +36,11 @@ app.add_typer(db_app, name="db")
 app.add_typer(engine_app, name="engine")
 app.command("chat")(chat)
 app.command("front", hidden=True)(front)
+app.command("ops", hidden=True)(ops)
+app.command("status")(status)
 app.command("up")(up)
 app.add_typer(models.app, name="models")
+app.command("demo")(demo)
 
 
 def _print_version(value: bool) -> None:

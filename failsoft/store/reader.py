@@ -98,11 +98,12 @@ class StoreReader:
             oldest_call_at_ms=oldest,
             newest_call_at_ms=newest,
             file_bytes=self._database.file_bytes(),
-            dropped_total=self._dropped(),
+            dropped_total=self.dropped(),
         )
 
-    def _dropped(self) -> dict[str, int]:
-        is_told = events.c.kind.in_((DROPPED, RECOVERED))
+    def dropped(self, *, since_ms: int = 0) -> dict[str, int]:
+        """Return what all processes dropped, by kind, as their events since *since_ms* tell."""
+        is_told = events.c.kind.in_((DROPPED, RECOVERED)) & (events.c.at_ms >= since_ms)
         dropped: Counter[str] = Counter()
         for row in self._rows(sa.select(events.c.detail_json).where(is_told)):
             dropped.update(json.loads(row["detail_json"])["dropped"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from failsoft.call_records import CachedReply, CallRecord
 from failsoft.config.settings import StoreConfig
 from failsoft.store import Store
+from failsoft.store.schema import HEAD
 
 MakeCall = Callable[..., CallRecord]
 MakeReply = Callable[..., CachedReply]
@@ -32,8 +33,8 @@ def test_upgrade_makes_the_database_and_is_done_the_second_time(tmp_path: Path) 
     first, second = run(tmp_path, "upgrade"), run(tmp_path, "upgrade")
 
     assert (first.returncode, first.stderr) == (0, "")
-    assert "is now at revision 0001 (it was new)" in first.stdout
-    assert "is at revision 0001 (it was 0001)" in second.stdout
+    assert f"is now at revision {HEAD} (it was new)" in first.stdout
+    assert f"is at revision {HEAD} (it was {HEAD})" in second.stdout
     assert (tmp_path / "failsoft.db").exists()
 
 

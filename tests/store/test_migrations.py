@@ -7,7 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
@@ -36,6 +38,25 @@ def test_the_revisions_make_the_tables_that_the_code_uses(store_config: StoreCon
     database.dispose()
 
     assert differences == []
+
+
+def test_a_database_of_the_first_revision_keeps_its_rows(store_config: StoreConfig) -> None:
+    """The indexes change, nothing else does."""
+    database = Database(store_config, environ=os.environ)
+    config = Config()
+    config.set_main_option("script_location", str(files("failsoft.store") / "migrations"))
+    config.set_main_option("path_separator", "os")
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.exec_driver_sql("INSERT INTO events VALUES ('id', 'kind', 7, 'whom', '{}')")
+
+    before = upgrade(database)
+    database.dispose()
+
+    assert before == "0001"
+    with Store(store_config) as store:
+        assert [event.at_ms for event in store.reader.events()] == [7]
 
 
 def test_a_new_database_is_made_at_open(store_config: StoreConfig) -> None:

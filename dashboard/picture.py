@@ -1,0 +1,203 @@
+"""Draws one `Standing` out of what every source said; pure.
+
+What nobody could say stays unknown: a ladder that only the settings name has rungs of
+which nobody knows whether they serve. Stamps are UTC epoch milliseconds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from failsoft.config.settings import CACHE_RUNG, LadderConfig, Settings
+from failsoft.dashboard.incidents import incidents_of
+from failsoft.dashboard.sources.front import FrontLadder, FrontReading
+from failsoft.dashboard.sources.ledger import LedgerReading
+from failsoft.dashboard.standing import (
+    Answers,
+    Engine,
+    Front,
+    Ladder,
+    LastError,
+    Rung,
+    Standing,
+    Traffic,
+    Unknown,
+    Verdict,
+)
+from failsoft.dashboard.verdict import by_calls, doubted, judge, worst
+from failsoft.run_state import FrontState, SupervisorState
+from failsoft.store.traffic import CallEnd
+
+NOTHING_RUNS = "nothing runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one look brought back."""
+
+    at_ms: int
+    settings: Settings | Unknown
+    """What there should be; Unknown when the file is broken."""
+    settings_path: str | None
+    supervisor: SupervisorState | None
+    """None when none runs."""
+    front_state: FrontState | None
+    """Where the front says it listens; None when it says nothing."""
+    front: FrontReading | Unknown
+    engines: Mapping[str, Engine]
+    """By slot."""
+    store: LedgerReading | Unknown
+
+
+def draw(seen: Seen) -> Standing:
+    """Return the picture."""
+    ladders = _ladders(seen)
+    verdict = worst({ladder.name: ladder.verdict for ladder in ladders})
+    store = seen.store
+    return Standing(
+        at_ms=seen.at_ms,
+        verdict=verdict or _without_ladder(seen),
+        settings=seen.settings_path,
+        api_url=_api_url(seen),
+        ladders=ladders,
+        supervisor=seen.supervisor or Unknown(reason="no `failsoft up` runs here"),
+        front=seen.front if isinstance(seen.front, Unknown) else _front_of(seen.front),
+        engines=tuple(seen.engines.values()),
+        dropped_24h=store if isinstance(store, Unknown) else store.dropped_24h,
+        incidents=store if isinstance(store, Unknown) else incidents_of(store.events),
+    )
+
+
+def _api_url(seen: Seen) -> str | None:
+    if seen.front_state is not None:
+        return seen.front_state.url
+    return seen.supervisor.api_url if seen.supervisor is not None else None
+
+
+def _front_of(reading: FrontReading) -> Front:
+    return Front(
+        pid=reading.pid,
+        started_at_ms=reading.started_at_ms,
+        is_draining=reading.is_draining,
+        num_open_calls=reading.num_open_calls,
+        settings_read_at_ms=reading.settings_read_at_ms,
+        dropped_records={kind: num for kind, num in reading.dropped_records.items() if num},
+        last_reload=reading.last_reload,
+    )
+
+
+def _ladders(seen: Seen) -> tuple[Ladder, ...]:
+    if not isinstance(seen.front, Unknown):
+        return tuple(_told_by_front(seen, seen.front, ladder) for ladder in seen.front.ladders)
+    if isinstance(seen.settings, Unknown):
+        return ()
+    return tuple(
+        _told_by_settings(seen, seen.settings, config) for config in seen.settings.ladders.values()
+    )
+
+
+def _told_by_front(seen: Seen, front: FrontReading, ladder: FrontLadder) -> Ladder:
+    rungs = tuple(doubted(rung, seen.engines) for rung in ladder.rungs)
+    children = seen.supervisor.children if seen.supervisor is not None else ()
+    verdict = judge(
+        rungs,
+        is_draining=front.is_draining,
+        recent=_recent(seen, ladder.name),
+        events=() if isinstance(seen.store, Unknown) else seen.store.events,
+        running_since={
+            child.slot: child.since_ms
+            for child in children
+            if child.slot is not None and child.phase == "running"
+        },
+        front_since_ms=front.started_at_ms,
+    )
+    return Ladder(
+        name=ladder.name,
+        verdict=verdict,
+        rungs=tuple(_with_error(seen, rung) for rung in rungs),
+        budget_refused_total=ladder.budget_refused_total,
+        traffic=_traffic(seen, ladder.name),
+    )
+
+
+def _told_by_settings(seen: Seen, settings: Settings, config: LadderConfig) -> Ladder:
+    rungs = tuple(_unseen(settings, index, name) for index, name in enumerate(config.rungs))
+    rungs = tuple(_with_error(seen, rung) for rung in rungs)
+    return Ladder(
+        name=config.name,
+        verdict=_without_front(seen, rungs, _recent(seen, config.name)),
+        rungs=rungs,
+        budget_refused_total=None,
+        traffic=_traffic(seen, config.name),
+    )
+
+
+def _unseen(settings: Settings, index: int, name: str) -> Rung:
+    """Return a rung of which only its settings are known."""
+    endpoint = settings.endpoints.get(name)
+    slot = endpoint.pin if endpoint is not None else None
+    kind: Literal["engine", "endpoint", "cache"] = "endpoint"
+    if name == CACHE_RUNG:
+        kind = "cache"
+    elif slot is not None:
+        kind = "engine"
+    return Rung(
+        index=index,
+        name=name,
+        kind=kind,
+        slot=slot,
+        can_serve=None,
+        version_name=settings.pins.get(slot) if slot is not None else None,
+    )
+
+
+def _with_error(seen: Seen, rung: Rung) -> Rung:
+    """Return *rung* with what it failed at last, as the newer of front and store says."""
+    if isinstance(seen.store, Unknown):
+        return rung
+    failed = seen.store.last_failures.get(rung.name)
+    known_ms = rung.last_error.at_ms if rung.last_error is not None else 0
+    if failed is None or failed.started_at_ms <= known_ms:
+        return rung
+    error = LastError(
+        at_ms=failed.started_at_ms, outcome=failed.outcome, message=failed.error_message or ""
+    )
+    return replace(rung, last_error=error)
+
+
+def _traffic(seen: Seen, ladder: str) -> Traffic | Unknown:
+    if isinstance(seen.store, Unknown):
+        return seen.store
+    unnamed = Unknown(reason="the settings file does not name this ladder any more")
+    return seen.store.traffic.get(ladder, unnamed)
+
+
+def _recent(seen: Seen, ladder: str) -> Sequence[CallEnd]:
+    return () if isinstance(seen.store, Unknown) else seen.store.recent.get(ladder, ())
+
+
+def _without_front(seen: Seen, rungs: Sequence[Rung], recent: Sequence[CallEnd]) -> Verdict:
+    """Return a ladder's verdict when the front says nothing."""
+    if seen.front_state is None and seen.supervisor is None:
+        return by_calls(rungs, recent) or _without_ladder(seen)
+    return _without_ladder(seen)
+
+
+def _without_ladder(seen: Seen) -> Verdict:
+    """Return the verdict that the processes alone give."""
+    if not isinstance(seen.front, Unknown):
+        return Verdict(answers=Answers.NO, reason="the settings name no ladder")
+    if seen.front_state is not None:
+        return Verdict(answers=Answers.UNKNOWN, reason=f"the front is silent: {seen.front.reason}")
+    if seen.supervisor is None:
+        runs = any(engine.pid is not None for engine in seen.engines.values())
+        what = "no front runs here, only an engine" if runs else NOTHING_RUNS
+        return Verdict(answers=Answers.NO, reason=f"{what}; start it with `failsoft up`")
+    child = next((child for child in seen.supervisor.children if child.kind == "front"), None)
+    if child is None:
+        return Verdict(answers=Answers.NO, reason="the front does not run")
+    why = f" ({child.last_exit})" if child.last_exit else ""
+    phase = child.phase.replace("_", " ")
+    return Verdict(
+        answers=Answers.NO, reason=f"the front is down: {phase}{why}", since_ms=child.since_ms
+    )

@@ -1,0 +1,1 @@
+"""The demo: real traffic through ``failsoft up`` while scenes break things on a timer."""

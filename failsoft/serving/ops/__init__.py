@@ -1,0 +1,1 @@
+"""The ops process: what an operator sees, on a port of its own."""

@@ -1,0 +1,98 @@
+"""Serves the dashboard in a listening socket until a signal.
+
+SIGHUP reads the settings again (a bad file changes nothing), SIGTERM and SIGINT end it
+at once: a page that is not out yet is asked for again. Knows nothing of what pages show.
+"""
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import waitress
+
+from failsoft.config.home import home_folder
+from failsoft.config.schema import load_settings
+from failsoft.dashboard.app import build_app
+from failsoft.dashboard.observer import Observer
+from failsoft.dashboard.shared_look import SharedLook
+from failsoft.dashboard.standing import Standing
+from failsoft.errors import ConfigError
+from failsoft.serving.ops.signals import Signals
+
+NUM_THREADS = 4
+MAX_AGE_S = 1.0
+"""How old a picture may be that a page shows."""
+
+_log = logging.getLogger(__name__)
+
+
+class OpsProcess:
+    """The dashboard and what it looks at.
+
+    Args:
+        settings_path: The settings file; read now, and again at each `reload`.
+
+    Raises:
+        ConfigError: The settings cannot be read.
+    """
+
+    def __init__(self, settings_path: Path) -> None:
+        self._settings_path = settings_path
+        self._observer = self._observe()
+        self.look = SharedLook[Standing](lambda: self._observer.look(), max_age_s=MAX_AGE_S)
+
+    def reload(self) -> None:
+        """Read the settings again; a bad file is logged and changes nothing."""
+        try:
+            fresh = self._observe()
+        except ConfigError as exc:
+            _log.warning("the settings stay as they were: %s", exc)
+            return
+        before = self._observer
+
+        def change() -> None:
+            self._observer = fresh
+
+        self.look.between(change)
+        before.close()
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._observer.close()
+
+    def _observe(self) -> Observer:
+        return Observer(
+            home_folder(os.environ),
+            settings=load_settings(self._settings_path),
+            settings_path=self._settings_path,
+        )
+
+
+def serve(
+    settings_path: Path, sock: socket.socket, *, signals: Signals, on_ready: Callable[[], None]
+) -> int:
+    """Serve the dashboard in *sock* until a signal; return the process's exit code.
+
+    Args:
+        settings_path: The settings file.
+        sock: Bound; it is made to listen here.
+        signals: Where they arrive.
+        on_ready: Called once the socket listens.
+
+    Raises:
+        ConfigError: The settings cannot be read.
+    """
+    ops = OpsProcess(settings_path)
+    app = build_app(ops.look)
+    server = waitress.create_server(app, sockets=[sock], threads=NUM_THREADS, ident=None)
+    # A daemon: a page that waits for a slow source must not hold the end up.
+    threading.Thread(target=server.run, name="failsoft-ops", daemon=True).start()
+    on_ready()
+    while (number := signals.next()) == signal.SIGHUP:
+        ops.reload()
+    ops.close()
+    return 130 if number == signal.SIGINT else 0

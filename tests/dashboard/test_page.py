@@ -1,0 +1,177 @@
+"""The Now page: what it shows in each state, and that no text of others becomes HTML."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+from flask.testing import FlaskClient
+
+from failsoft.dashboard.app import build_app
+from tests.dashboard.conftest import Running
+from tests.dashboard.home import NOW_MS, Home, call, child, event, failed_attempt
+from tests.dashboard.stand_in import HANG, status, tell, three
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)> & [bold]"
+
+
+class Page(HTMLParser):
+    """What a reader sees: all text, the elements there are, and their attributes."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self._texts: list[str] = []
+        self.feed(html)
+
+    @property
+    def text(self) -> str:
+        """All text, whitespace drawn together."""
+        return " ".join(" ".join(self._texts).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self._texts.append(data)
+
+
+def client_of(running: Running) -> FlaskClient:
+    """Return who asks for pages."""
+    return build_app(running.observer.look).test_client()
+
+
+def page_of(running: Running) -> Page:
+    """Return the page as it is now."""
+    reply = client_of(running).get("/")
+    assert reply.status_code == 200
+    return Page(reply.text)
+
+
+def test_a_healthy_page_says_who_answers_in_which_version_since_when(running: Running) -> None:
+    """The first lines answer what is asked at night."""
+    text = page_of(running).text
+
+    expected = "Answering from primary (primary-v1 abababababab) since 2027-01-15 08:00:00 UTC"
+    assert expected in text
+    assert "Nothing is recorded." in text
+    assert "0 running, 0 waiting" in text
+
+
+def test_a_degraded_page_says_why_and_what_broke(running: Running) -> None:
+    """With ages, repeats drawn together, the probes left out."""
+    running.home.record(
+        event("engine.died", "primary", age_s=300, detail='{"why": "killed by SIGKILL"}'),
+        *(event("breaker.open", "primary", age_s=age_s) for age_s in (299, 200, 100)),
+        event("breaker.half_open", "primary", age_s=150),
+    )
+    down = {"can_serve": False, "why_not": "its engine died", "breaker": "open", "retry_in_s": 8.9}
+    tell(running.front, status(*three(primary=down)))
+
+    text = page_of(running).text
+
+    assert "Degraded answers from small" in text
+    assert "5 min ago primary: its engine died" in text
+    assert "1 min ago breaker open x3, first 4 min ago primary" in text
+    assert "5 min ago engine died primary killed by SIGKILL" in text
+    assert "half open" not in text
+    assert "cannot serve: its engine died open, probe in 8 s" in text
+
+
+def test_ten_incidents_are_shown(running: Running) -> None:
+    """The newest; an eleventh is history."""
+    running.home.record(*(event("engine.died", f"slot{i:02}", age_s=i) for i in range(12)))
+
+    text = page_of(running).text
+
+    assert "slot09" in text
+    assert "slot10" not in text
+
+
+def test_an_absent_source_is_unknown_with_its_reason(running: Running) -> None:
+    """And never a zero."""
+    running.front.answers["/internal/status"] = (500, "")
+    running.primary.answers["/metrics"] = (500, "")
+    running.home.settings_path.with_name("failsoft.db").unlink()
+
+    text = page_of(running).text
+
+    assert "Unknown the front is silent: its status page answers HTTP 500" in text
+    assert "primary unknown unknown unknown: its metrics answer HTTP 500" in text
+    assert "What broke unknown: there is no store at" in text
+    assert "0 %" not in text
+
+
+def test_windows_without_calls_show_no_percentage(running: Running) -> None:
+    """n=0 and a dash; with calls a true zero is a zero."""
+    running.home.record(call(1, age_s=600))
+
+    text = page_of(running).text
+
+    assert "5 min n=0 1 h n=1 24 h n=1" in text
+    assert "primary - 100 % 100 %" in text
+    assert "small - 0 % 0 %" in text
+
+
+def test_hostile_text_stays_text(running: Running) -> None:
+    """An endpoint's error, an event, an exit and a reload's error may hold anything."""
+    running.home.record(
+        failed_attempt("primary", age_s=1, message=EVIL),
+        event("engine.died", EVIL, age_s=1, detail=json.dumps({EVIL: EVIL})),
+    )
+    running.home.publish_supervisor(child("front", last_exit=EVIL), api_url=EVIL, settings=EVIL)
+    tell(running.front, status(*three(primary={"can_serve": False, "why_not": EVIL})))
+
+    page = page_of(running)
+
+    assert page.tags.count("script") == 1  # our own file
+    assert "img" not in page.tags
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert page.text.count("<script>alert(1)</script>") >= 5
+
+
+def test_the_page_needs_no_inline_script_or_style(running: Running) -> None:
+    """The policy forbids both; without JavaScript the browser itself asks again."""
+    page = page_of(running)
+
+    assert ("http-equiv", "refresh") in page.attributes
+    assert ("src", "/static/now.js") in page.attributes
+    assert not [name for name, _ in page.attributes if name == "style"]
+    assert "style" not in page.tags
+
+
+def test_the_json_is_the_same_picture(running: Running) -> None:
+    """Unknown parts carry their reason, shares are null without calls."""
+    running.home.record(call(1, age_s=600))
+    running.primary.answers["/metrics"] = HANG
+
+    document = client_of(running).get("/api/now").get_json()
+
+    assert document["schema"] == 1
+    assert document["at_ms"] == NOW_MS
+    assert document["verdict"]["answers"] == "degraded"
+    assert document["engines"][0]["queue"] == {"unknown": "it did not answer within 1 s"}
+    short, hour, _day = document["ladders"][0]["traffic"]["windows"]
+    assert (short["num_calls"], short["shares"]["primary"]) == (0, None)
+    assert hour["shares"] == {"primary": 1.0, "small": 0.0, "cache": 0.0}
+    assert document["supervisor"]["children"][0]["name"] == "primary"
+
+
+@pytest.mark.parametrize("path", ["/now.css", "/now.js", "/yes.svg", "/degraded.svg", "/no.svg"])
+def test_what_the_page_loads_is_there(running: Running, path: str) -> None:
+    """From our own origin, with its type."""
+    with client_of(running).get(f"/static{path}") as reply:
+        assert reply.status_code == 200
+        assert reply.mimetype in ("text/css", "text/javascript", "image/svg+xml")
+
+
+def test_health_asks_nobody(home: Home) -> None:
+    """The process lives, whatever it could show."""
+
+    def look() -> None:
+        raise AssertionError("nobody is asked")
+
+    client = build_app(look).test_client()  # type: ignore[arg-type]
+
+    assert client.get("/health").get_json() == {"status": "live"}

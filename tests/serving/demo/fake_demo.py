@@ -1,0 +1,12 @@
+"""Run as a program: the ``failsoft`` command, its demo over the stand-in ``failsoft up``."""
+
+import sys
+
+from failsoft.cli.main import main
+from failsoft.serving.demo.stage import Stage
+
+if __name__ == "__main__":
+    defaults = Stage.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["command"] = (sys.executable, "-m", "tests.serving.demo.fake_up")
+    main()
