@@ -27,6 +27,7 @@ LOW_PRECISION_LIMIT = 0.25
 Measured with AMX on both catalogue models: correct forwards reach 0.4 of that noise, one
 with a key too few 2.5 of it and more."""
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """One prompt, and the positions whose logits are compared, in growing order."""

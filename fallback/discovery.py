@@ -90,7 +90,7 @@ class EngineFinder:
 
 
 def _command(slot: str) -> str:
-    return f"`failsoft up --slot {slot}`"
+    return f"`failsoft up`, or `failsoft engine serve --slot {slot}` alone"
 
 
 def _read(path: Path, status: os.stat_result) -> RunningEngine | str:
@@ -116,4 +116,3 @@ def _parse(raw: Mapping[str, Any]) -> RunningEngine:
         version_digest=raw.get("version_digest"),
         max_model_len=int(limit) if limit is not None else None,
     )
-

@@ -1,4 +1,4 @@
-"""Run the application: bind, listen, say ready, and stop without cutting answers.
+"""Run the application: listen, say ready, and stop without cutting answers.
 
 First SIGTERM or SIGINT: not ready, new requests get 503, running ones may finish
 for ``drain_s``, what still runs then ends in an error event. A second signal
@@ -17,7 +17,9 @@ import uvicorn
 from failsoft.config.http import HttpConfig
 from failsoft.engine.http.app import build_app
 from failsoft.engine.http.served import ServerState
-from failsoft.errors import ConfigError, EngineStoppedError
+from failsoft.engine.http.sockets import base_url as base_url
+from failsoft.engine.http.sockets import bind as bind
+from failsoft.errors import EngineStoppedError
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -29,41 +31,6 @@ _CLOSE_S = 5.0
 _KEEP_ALIVE_S = 75
 """Longer than clients keep idle connections (httpx 5 s), so that they close first and
 never send a request into a connection that is just being closed."""
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that holds *host* and *port* but does not listen yet.
-
-    Binding before the model loads fails early; callers are refused until it listens.
-
-    Raises:
-        ConfigError: The port is taken, or the host is no address of this machine.
-    """
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, proto)
-    except OSError as exc:
-        raise ConfigError(key="host", value=host, allowed=f"an address ({exc.strerror})") from exc
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-    except OSError as exc:
-        sock.close()
-        raise ConfigError(
-            key="port",
-            value=port,
-            allowed=f"a free port on {host} ({exc.strerror}); choose another with --port",
-        ) from exc
-    return sock
-
-
-def base_url(sock: socket.socket) -> str:
-    """Return the URL under which a bound socket is reached from this machine."""
-    host, port = sock.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 compared, not bound
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(
