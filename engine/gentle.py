@@ -28,8 +28,11 @@ def gently(work: Callable[[], _T]) -> _T:
     if sys.platform != "linux":
         return work()
     future: Future[_T] = Future()
-    threading.Thread(target=_run, args=(work, future), name="failsoft-load", daemon=True).start()
+    thread = threading.Thread(
+        target=_run, args=(work, future), name="failsoft-load", daemon=True
+    )
     try:
+        thread.start()
         return future.result()
     except KeyboardInterrupt:
         os._exit(130)

@@ -5,7 +5,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +16,9 @@ from failsoft.config.http import HttpConfig
 from failsoft.config.schema import settings_file
 from failsoft.config.settings import Settings
 from failsoft.errors import ConfigError
-from failsoft.serving.supervisor.plan import Commands, OwnCommands, Plans
+
+if TYPE_CHECKING:
+    from failsoft.serving.supervisor.plan import Plans
 
 _HTTP = HttpConfig()
 _SERVER_MODULES = ("starlette", "uvicorn")
@@ -38,22 +40,13 @@ def up(
     """Start the API, the dashboard and the engines, and keep them running."""
     if not 0 <= port <= 65534:
         raise ConfigError(key="port", value=port, allowed="0..65534")
-    raise typer.Exit(run_up(settings_file(config), host=host, port=port, commands=OwnCommands()))
+    raise typer.Exit(_run(settings_file(config), host=host, port=port))
 
 
-def run_up(path: Path, *, host: str, port: int, commands: Commands) -> int:
-    """Run what the settings file asks for until a signal; return the exit code.
-
-    Args:
-        path: The settings file.
-        host: Address of the API.
-        port: Its port; 0 takes a free one.
-        commands: Command lines of the processes.
-
-    Raises:
-        FailsoftError: Another `failsoft up` runs, or a port is taken.
-    """
+def _run(path: Path, *, host: str, port: int) -> int:
+    """Run what the settings file asks for until a signal; return the exit code."""
     from failsoft.serving.supervisor.accepted import check_file
+    from failsoft.serving.supervisor.plan import OwnCommands, Rules
     from failsoft.serving.supervisor.run import supervise
     from failsoft.serving.supervisor.supervisor import SupervisorConfig
     from failsoft.serving.supervisor.terminal import Terminal
@@ -72,10 +65,11 @@ def run_up(path: Path, *, host: str, port: int, commands: Commands) -> int:
         host=host,
         environ=dict(os.environ),
         num_cores=usable_cores(),
+        rules=Rules(),
     )
     terminal = Terminal.of_stderr()
 
-    def tell(plans: Plans) -> None:
+    def tell(plans: "Plans") -> None:
         for line in ready_lines(plans.api_url, plans.ops_url, settings):
             typer.echo(line)
         sys.stdout.flush()
@@ -85,7 +79,7 @@ def run_up(path: Path, *, host: str, port: int, commands: Commands) -> int:
             supervisor_config,
             settings,
             port=port,
-            commands=commands,
+            commands=OwnCommands(),
             terminal=terminal,
             on_ready=tell,
         )

@@ -30,6 +30,7 @@ class Launch:
     fds: tuple[int, ...] = ()
     """Open files it inherits under their numbers."""
     niceness: int = 0
+    """Added to the supervisor's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,5 +120,6 @@ async def start(
     if launch.niceness:
         # From here and not in the child before exec, which would fork the store's threads.
         with suppress(ProcessLookupError, PermissionError):
-            os.setpriority(os.PRIO_PROCESS, process.pid, launch.niceness)
+            own = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PROCESS, process.pid, own + launch.niceness)
     return Child(process, output)

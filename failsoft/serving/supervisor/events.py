@@ -10,11 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 from failsoft.call_records import EventRecord
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import FailsoftError
-from failsoft.store.store import Store
+
+if TYPE_CHECKING:
+    from failsoft.store.store import Store
 
 MAX_WAITING = 1000
 RETRY_S = 30.0
@@ -87,6 +90,8 @@ class EventLog:
             self._store.close()
 
     def _open(self) -> None:
+        from failsoft.store.store import Store  # SQLAlchemy: the children need not wait for it
+
         self._next_try_s = time.monotonic() + self._retry_s
         try:
             self._store = Store(self._config, environ=self._environ)

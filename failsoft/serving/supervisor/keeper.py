@@ -20,9 +20,6 @@ from failsoft.serving.supervisor.plan import ChildPlan
 from failsoft.serving.supervisor.terminal import Tone
 from failsoft.serving.supervisor.text import Piece
 
-HURRY_S = 3.0
-"""What a process gets after the second signal to say its last words."""
-
 
 class Record(Protocol):
     """Records an event."""
@@ -43,6 +40,8 @@ class Surroundings:
     gate: StartGate
     hurry: asyncio.Event
     """Set when everything is to end now."""
+    hurry_s: float
+    """What a process gets after that to say its last words."""
     random: Callable[[], float]
     on_change: Callable[[], None]
     """Called after each change of what `Keeper.state` tells."""
@@ -130,7 +129,7 @@ class Keeper:
         await asyncio.wait(waited, timeout=self.plan.stop_s, return_when=asyncio.FIRST_COMPLETED)
         if not self.task.done() and hurry.done():
             self._send_term()
-            await asyncio.wait({self.task}, timeout=HURRY_S)
+            await asyncio.wait({self.task}, timeout=self._around.hurry_s)
         hurry.cancel()
         if not self.task.done() and self._child is not None:
             self._around.say(f"{self.title}: did not stop in time and is killed", Tone.WARNING)

@@ -38,6 +38,8 @@ class Rules:
     """From SIGTERM to SIGKILL. The front drains for 30 s, then it flushes its records."""
     engine_stop_s: float = 40.0
     ops_stop_s: float = 15.0
+    hurry_s: float = 3.0
+    """From the second signal to SIGKILL."""
     ops_niceness: int = 5
     """Pages and evals give way to users' calls, for good."""
 

@@ -95,6 +95,7 @@ class Supervisor:
             record=self._events.record,
             gate=StartGate(width=max(1, config.num_cores // 2), patience_s=config.rules.patience_s),
             hurry=self._hurry,
+            hurry_s=config.rules.hurry_s,
             random=random.random,
             on_change=self._note_change,
         )

@@ -83,11 +83,16 @@ class Terminal:
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             self._write(*item)
-            if self._num_dropped and self._queue.empty():
-                lost, self._num_dropped = self._num_dropped, 0
-                self._write("", Piece(f"{lost} lines were not shown: nobody read", is_line=True))
+            if self._queue.empty():
+                self._tell_lost()
+        self._tell_lost()
         if self._states:
             self._send(_ERASE)
+
+    def _tell_lost(self) -> None:
+        if self._num_dropped:
+            lost, self._num_dropped = self._num_dropped, 0
+            self._write("", Piece(f"{lost} lines were not shown: nobody read", is_line=True))
 
     def _write(self, name: str, piece: Piece) -> None:
         if not piece.is_line:
