@@ -16,6 +16,8 @@ from failsoft.serving.supervisor.text import Piece, plain
 MAX_WAITING = 10_000
 """Lines that wait for a slow reader at most."""
 
+_COLUMNS = 80
+"""Of a terminal that does not say how wide it is."""
 _ERASE = "\r\x1b[K"
 _RESET = "\x1b[0m"
 
@@ -39,7 +41,7 @@ class Terminal:
         columns: Its width; matters on a terminal only.
     """
 
-    def __init__(self, fd: int, *, is_terminal: bool, columns: int = 80) -> None:
+    def __init__(self, fd: int, *, is_terminal: bool, columns: int = _COLUMNS) -> None:
         self.is_terminal = is_terminal
         self.columns = columns
         self._fd = fd
@@ -53,9 +55,10 @@ class Terminal:
     def of_stderr(cls) -> "Terminal":
         """Return the terminal that this process' stderr is, or is not."""
         try:
-            return cls(2, is_terminal=os.isatty(2), columns=os.get_terminal_size(2).columns)
+            columns = os.get_terminal_size(2).columns or _COLUMNS
         except OSError:
             return cls(2, is_terminal=False)
+        return cls(2, is_terminal=True, columns=columns)
 
     def say(self, text: str, tone: Tone = Tone.PLAIN) -> None:
         """Write one line of our own."""
