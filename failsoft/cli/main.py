@@ -59,7 +59,9 @@ def _root(
 _ENGINE_MODULES = frozenset(
     {
         "accelerate",
+        "flask",
         "gguf",
+        "httptools",
         "huggingface_hub",
         "jinja2",
         "numpy",
@@ -70,9 +72,10 @@ _ENGINE_MODULES = frozenset(
         "torch",
         "transformers",
         "uvicorn",
+        "waitress",
     }
 )
-"""What ``failsoft[engine]`` brings."""
+"""What ``failsoft[engine]`` brings, which includes ``failsoft[server]``."""
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from failsoft.serving.supervisor.child import Child, Exit, Launch, start
 from failsoft.serving.supervisor.text import Piece
+from tests.engine.http.rig import wait_until
 
 
 def run(
@@ -90,7 +91,7 @@ def test_what_it_started_does_not_outlive_it() -> None:
 
     assert exit_.code == 3
     status = Path(f"/proc/{lines[0]}/stat")
-    assert not status.exists() or status.read_text().split()[2] == "Z"
+    assert wait_until(lambda: not status.exists() or status.read_text().split()[2] == "Z")
 
 
 @pytest.mark.parametrize(

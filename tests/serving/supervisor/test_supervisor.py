@@ -11,7 +11,7 @@ import httpx2
 from failsoft.config.run_files import is_alive
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
 from tests.engine.http.rig import wait_until
-from tests.serving.supervisor.rig import ONE_ENGINE, SETTINGS, running_up
+from tests.serving.supervisor.rig import ONE_ENGINE, SETTINGS, SHORT, running_up
 
 FOUR = ("front", "ops", "primary", "small")
 
@@ -19,6 +19,14 @@ FOUR = ("front", "ops", "primary", "small")
 def kinds(events: object) -> list[str]:
     """Return the kinds of events with their subjects."""
     return [f"{event.kind} {event.subject}" for event in events]  # type: ignore[attr-defined]
+
+
+def runs(pid: int) -> bool:
+    """Whether it is there, and not only waits for init to take note of its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_killed_engine_comes_back_with_a_new_token(tmp_path: Path) -> None:
@@ -55,7 +63,7 @@ def test_a_killed_engine_comes_back_with_a_new_token(tmp_path: Path) -> None:
 
 def test_a_stopped_engine_is_killed_and_comes_back(tmp_path: Path) -> None:
     """SIGSTOP: alive, silent. One that says it is stuck goes the same way."""
-    with running_up(tmp_path) as up:
+    with running_up(tmp_path, watch=SHORT) as up:
         up.wait_running(*FOUR)
         stopped = up.kill("primary", signal.SIGSTOP)
         up.wait_said("engine primary: hung: it answered nothing for ")
@@ -70,12 +78,10 @@ def test_a_stopped_engine_is_killed_and_comes_back(tmp_path: Path) -> None:
         up.end()
         events = up.events()
 
-    assert kinds(events) == [
-        "engine.hung primary",
-        "engine.restarted primary",
-        "engine.hung small",
-        "engine.restarted small",
-    ]
+    seen = kinds(events)
+    assert seen.index("engine.hung primary") < seen.index("engine.restarted primary")
+    assert seen.index("engine.hung small") < seen.index("engine.restarted small")
+    assert "engine.died primary" not in seen
 
 
 def test_a_crash_loop_is_given_up_loudly_and_tried_again_on_sighup(tmp_path: Path) -> None:
@@ -135,14 +141,14 @@ def test_callers_wait_for_a_front_that_died(tmp_path: Path) -> None:
 
 def test_a_hanging_front_is_replaced(tmp_path: Path) -> None:
     """Nothing is served while it hangs, so it is watched like an engine."""
-    with running_up(tmp_path) as up:
+    with running_up(tmp_path, watch=SHORT) as up:
         up.wait_running(*FOUR)
         old = up.kill("front", signal.SIGSTOP)
 
         assert up.asks_front() != old
 
         up.end()
-        assert kinds(up.events()) == ["front.died front"]
+        assert "front.died front" in kinds(up.events())
 
 
 def test_a_good_file_replaces_an_engine_by_one_that_is_ready(tmp_path: Path) -> None:
@@ -272,7 +278,7 @@ def test_nothing_outlives_a_killed_supervisor_and_a_new_one_starts_clean(tmp_pat
 
         with running_up(tmp_path) as again:
             again.wait_running(*FOUR)
-            assert not any(map(is_alive, pids))
+            assert not any(map(runs, pids))
             assert again.end() == 0
 
 
