@@ -163,7 +163,8 @@ class Supervisor:
         can_answer = not engines or any(engine.phase == "running" for engine in engines)
         if not self._is_announced and can_answer and self._front.phase == "running":
             self._is_announced = True
-            self._on_ready()
+            # After the state is written: who hears of it may look there next.
+            asyncio.get_running_loop().call_soon(self._on_ready)
 
     def _note_keepers_end(self, task: "asyncio.Task[None]") -> None:
         """A keeper ends when it is told to; by itself only by a bug, which must not go unseen."""

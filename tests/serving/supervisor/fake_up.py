@@ -18,6 +18,7 @@ from failsoft.serving.supervisor.needs import EngineNeed
 from failsoft.serving.supervisor.watch import WatchRules
 
 _CHILD = Path(__file__).with_name("fake_child.py")
+_OWN = plan.OwnCommands()
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class FakeCommands:
 
     def engine(self, *, config: Path, need: EngineNeed) -> Sequence[str]:
         special = self.children.get(need.version, {})
+        if special.get("is_command"):  # the real command line over the fake engine
+            _, _, _, *words = _OWN.engine(config=config, need=need)
+            return sys.executable, "-m", "tests.cli.fake_command", *words
         return self._line(
             need.slot, "engine", version=need.version, threads=need.threads, **special
         )
