@@ -86,6 +86,15 @@ class Up:
 
         self.wait_for(are_running)
 
+    def wait_back(self, name: str, old: int) -> None:
+        """Wait until a child is ready that is another process than *old*."""
+
+        def is_back() -> bool:
+            child = self.child(name)
+            return child is not None and child.phase == "running" and child.pid != old
+
+        self.wait_for(is_back)
+
     def wait_for(self, condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
         """Poll; fail with what was said."""
         end = time.monotonic() + timeout_s

@@ -30,8 +30,7 @@ def test_an_engine_is_started_with_its_settings_and_a_token(tmp_path: Path) -> N
         headers = {"authorization": f"Bearer {engine.token}"}
         models = httpx2.get(f"{engine.url}/models", headers=headers)
         words = Path(f"/proc/{engine.pid}/cmdline").read_text().split("\0")
-        up.kill("primary")
-        up.wait_said("engine primary: died")
+        up.wait_back("primary", up.kill("primary"))
         again = engine_of(up)
         assert up.end() == 0
 

@@ -36,14 +36,8 @@ def test_a_killed_engine_comes_back_with_a_new_token(tmp_path: Path) -> None:
         before = {name: up.pid(name) for name in FOUR}
         finder = EngineFinder(up.home)
         old = finder.find("primary")
-        up.kill("primary")
+        up.wait_back("primary", up.kill("primary"))
         up.wait_said("engine primary: died: exit -9 (SIGKILL); restarting in ")
-        up.wait_for(
-            lambda: (
-                finder.find("primary") != old and isinstance(finder.find("primary"), RunningEngine)
-            )
-        )
-        up.wait_running("primary")
         new, child = finder.find("primary"), up.child("primary")
         after = {name: up.pid(name) for name in FOUR}
         assert up.end() == 0
@@ -67,12 +61,12 @@ def test_a_stopped_engine_is_killed_and_comes_back(tmp_path: Path) -> None:
         up.wait_running(*FOUR)
         stopped = up.kill("primary", signal.SIGSTOP)
         up.wait_said("engine primary: hung: it answered nothing for ")
-        up.wait_running("primary")
+        up.wait_back("primary", stopped)
         (tmp_path / "small.health").write_text('{"reason": "stuck"}')
         stuck = up.pid("small")
         up.wait_said("engine small: hung: it has work and makes no progress for ")
         (tmp_path / "small.health").unlink()
-        up.wait_running("small")
+        up.wait_back("small", stuck)
         assert not is_alive(stopped)
         assert not is_alive(stuck)
         up.end()
@@ -124,13 +118,13 @@ def test_callers_wait_for_a_front_that_died(tmp_path: Path) -> None:
     children = {"front": {"start_s": 0.3}}
     with running_up(tmp_path, children=children) as up:
         up.wait_running(*FOUR)
-        up.kill("ops")
-        old = up.kill("front")
+        ops, old = up.kill("ops"), up.kill("front")
         up.wait_for(lambda: not is_alive(old))
 
         answering = up.asks_front()
 
-        up.wait_running("front", "ops")
+        up.wait_back("front", old)
+        up.wait_back("ops", ops)
         assert answering == up.pid("front") != old
         assert any("front: died: exit -9 (SIGKILL); restarting at once" in s for s in up.said)
         up.end()
@@ -195,9 +189,7 @@ def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
         assert "pins.primary" in str(up.state.last_reload.error)
         up.wait_said("settings: refused as a whole; the old ones stay")
         assert not any("hup" in line for line in up.log())
-        up.kill("primary")
-        up.wait_said("engine primary: died")
-        up.wait_running("primary")
+        up.wait_back("primary", up.kill("primary"))
         assert 'primary = "v1"' in (up.home / "run/processes/settings.toml").read_text()
         up.end()
         events = up.events()
