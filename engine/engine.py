@@ -117,20 +117,34 @@ class Engine:
         self._thread.start()
 
     @classmethod
-    def from_model(cls, loaded: "LoadedModel", config: EngineConfig) -> Self:
+    def from_model(
+        cls,
+        loaded: "LoadedModel",
+        config: EngineConfig,
+        *,
+        run: Callable[[Callable[[], PreparedModel]], PreparedModel] = lambda work: work(),
+    ) -> Self:
         """Prepare, self-test and serve a loaded model.
+
+        Args:
+            loaded: The model.
+            config: Settings.
+            run: Runs the preparation, on another thread if it likes. The engine's own thread
+                is the caller's to start: threads inherit their starter's priority.
 
         Raises:
             UnsupportedModelError: The engine cannot serve it right.
             ConfigError: The KV pool cannot hold what was asked for.
         """
-        prepared = prepare(
-            loaded.model,
-            name=loaded.version.name,
-            vocab_size=loaded.vocab_size,
-            max_model_len=loaded.max_model_len,
-            is_int8=loaded.version.dtype == "int8",
-            config=config,
+        prepared = run(
+            lambda: prepare(
+                loaded.model,
+                name=loaded.version.name,
+                vocab_size=loaded.vocab_size,
+                max_model_len=loaded.max_model_len,
+                is_int8=loaded.version.dtype == "int8",
+                config=config,
+            )
         )
         return cls.from_prepared(
             prepared,

@@ -7,16 +7,20 @@ importing does not.
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from failsoft.config.engine import EngineConfig
 from failsoft.config.http import HttpConfig
+from failsoft.engine.gentle import gently
 from failsoft.engine.http.metrics import ServerMetrics
 from failsoft.engine.http.served import ServedModel, ServerState
 from failsoft.engine.text.codec import TextCodec
 
 if TYPE_CHECKING:
     from failsoft.engine.models.load import LoadedModel
+
+
+_T = TypeVar("_T")
 
 
 class OpenedServer(NamedTuple):
@@ -32,6 +36,7 @@ def open_server(
     options: Mapping[str, Any],
     http_config: HttpConfig,
     config_path: Path | None = None,
+    is_gentle: bool = False,
     on_phase: Callable[[str], None],
 ) -> OpenedServer:
     """Return a server for the version called *name*, its engine running.
@@ -42,14 +47,44 @@ def open_server(
             version's own options, which override the defaults.
         http_config: Where the server listens and whom it answers.
         config_path: The settings file; None takes ``failsoft.toml`` if there is one.
-        on_phase: Told in a few words what is being done, before each long part.
+        is_gentle: Whether all that comes before the engine's start runs at low priority.
+        on_phase: Told in a few words what is being done, before each long part; any thread.
 
     Raises:
         ConfigError: There is no such version, or a setting is wrong.
         ModelError: The model cannot be fetched, loaded or served right.
     """
-    from failsoft.engine.device import pick_device
+    run = gently if is_gentle else _plainly
+    loaded, config = run(
+        lambda: _load(name, options=options, config_path=config_path, on_phase=on_phase)
+    )
     from failsoft.engine.engine import Engine
+
+    on_phase(f"testing {name} against its own forward")
+    engine = Engine.from_model(loaded, config, run=run)
+    served = describe(loaded, max_model_len=engine.limits.max_model_len)
+    state = ServerState(
+        engine=engine,
+        served=served,
+        config=http_config,
+        metrics=ServerMetrics(engine, served.name),
+    )
+    return OpenedServer(state, config)
+
+
+def _plainly(work: Callable[[], _T]) -> _T:
+    return work()
+
+
+def _load(
+    name: str,
+    *,
+    options: Mapping[str, Any],
+    config_path: Path | None,
+    on_phase: Callable[[str], None],
+) -> tuple["LoadedModel", EngineConfig]:
+    """Return the loaded version and the settings for its engine; imports torch."""
+    from failsoft.engine.device import pick_device
     from failsoft.engine.models.load import load_model
     from failsoft.engine.models.resolve import resolve_version
     from failsoft.engine.models.store import ModelStore
@@ -63,17 +98,7 @@ def open_server(
     )
     config = EngineConfig(**{**dict(version.engine_options), **options})
     on_phase(f"loading {name} in {version.dtype} on {device}")
-    loaded = load_model(version, store=store, device=device)
-    on_phase(f"testing {name} against its own forward")
-    engine = Engine.from_model(loaded, config)
-    served = describe(loaded, max_model_len=engine.limits.max_model_len)
-    state = ServerState(
-        engine=engine,
-        served=served,
-        config=http_config,
-        metrics=ServerMetrics(engine, served.name),
-    )
-    return OpenedServer(state, config)
+    return load_model(version, store=store, device=device), config
 
 
 def describe(loaded: "LoadedModel", *, max_model_len: int) -> ServedModel:

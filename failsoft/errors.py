@@ -18,6 +18,7 @@ FailsoftError
 │  ├─ DeadlineExceededError(late_s)               HTTP 504, must not be retried
 │  ├─ ForwardError(step, kind)                    HTTP 500, one forward failed
 │  └─ OutOfBlocksError(needed, free)              our own accounting is wrong: a bug
+├─ AlreadyRunningError(home, pid, url)             a second `failsoft up` on one folder
 └─ FallbackError
    ├─ InvalidCallError(param)                     HTTP 400, refused before any rung was asked
    │  └─ UnknownLadderError(ladder, known)        HTTP 404
@@ -253,6 +254,27 @@ class OutOfBlocksError(EngineError):
         super().__init__(f"{needed} KV blocks asked for, {free} free")
         self.needed = needed
         self.free = free
+
+
+class AlreadyRunningError(FailsoftError):
+    """A `failsoft up` runs on this folder of failsoft already.
+
+    Attributes:
+        home: The folder.
+        pid: Its process; None when it has only just begun.
+        url: Its API; None when that is not up yet.
+    """
+
+    def __init__(self, *, home: str, pid: int | None, url: str | None) -> None:
+        who = "just begins" if pid is None else f"pid {pid}"
+        where = "" if url is None else f", {url}"
+        super().__init__(
+            f"`failsoft up` already runs on {home} ({who}{where}); stop that one first, or give "
+            "this one another folder by FAILSOFT_HOME"
+        )
+        self.home = home
+        self.pid = pid
+        self.url = url
 
 
 class FallbackError(FailsoftError):

@@ -110,17 +110,30 @@ def _path(home: Path, name: str) -> Path:
     return run_folder(home) / "processes" / f"{name}.json"
 
 
+def read_last_children(home: Path) -> tuple[ChildState, ...]:
+    """Return the children of the last supervisor, which may be gone, and so may they.
+
+    Empty when there is no such file.
+    """
+    state = _parse(_path(home, "supervisor"), _supervisor_of)
+    return () if state is None else state.children
+
+
 def _read(path: Path, parse: Callable[[dict[str, Any]], _State]) -> _State | None:
+    state = _parse(path, parse)
+    return state if state is not None and is_alive(state.pid) else None
+
+
+def _parse(path: Path, parse: Callable[[dict[str, Any]], _State]) -> _State | None:
     try:
         if not is_private(path.stat()):
             return None
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw.pop("schema") != SCHEMA:
             return None
-        state = parse(raw)
+        return parse(raw)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None  # absent, or written by another failsoft
-    return state if is_alive(state.pid) else None
 
 
 def _supervisor_of(raw: Mapping[str, Any]) -> SupervisorState:

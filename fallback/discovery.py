@@ -91,7 +91,7 @@ class EngineFinder:
 
 
 def _command(slot: str) -> str:
-    return f"`failsoft up --slot {slot}`"
+    return f"`failsoft up`, or `failsoft engine serve --slot {slot}` alone"
 
 
 def _read(path: Path, status: os.stat_result) -> RunningEngine | str:

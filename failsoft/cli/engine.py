@@ -69,6 +69,16 @@ def serve(
         str | None,
         typer.Option(help="Environment variable with the key that callers must send."),
     ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads of a forward.", show_default="one a core")
+    ] = None,
+    gentle_load: Annotated[
+        bool,
+        typer.Option(
+            "--gentle-load",
+            help="Load at low priority, so that neighbours keep their speed (Linux).",
+        ),
+    ] = False,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(help="Another Host name to answer to; may be given several times."),
@@ -93,12 +103,14 @@ def serve(
         "num_kv_blocks": kv_blocks,
         "max_waiting": max_waiting,
         "prefix_cache": prefix_cache,
+        "num_threads": threads,
     }
     code = run_engine(
         version,
         options=options,
         http_config=http_config,
         config_path=config,
+        is_gentle=gentle_load,
         slot=check_slot(slot),
         on_ready=typer.echo,
     )

@@ -5,6 +5,7 @@ keeps its traceback. Nouns import their parts inside their verbs, so that
 ``failsoft --help`` loads no torch.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -51,12 +52,16 @@ def _print_version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback acts
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print version."),
     ] = False,
 ) -> None:
     """Keep an LLM feature answering."""
+    if "FAILSOFT_LIFELINE_FD" in os.environ:  # a child of `failsoft up`
+        from failsoft.serving.lifeline import watch
+
+        watch(os.environ)
 
 
 _EXTRAS = {

@@ -1,9 +1,9 @@
-"""What ``failsoft engine serve`` and ``failsoft up`` share: run one engine until a signal."""
+"""What ``failsoft engine serve`` does: run one engine until a signal."""
 
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ def run_engine(
     http_config: HttpConfig,
     config_path: Path | None = None,
     slot: str | None = None,
+    is_gentle: bool = False,
     on_ready: Callable[[str], None],
 ) -> int:
     """Serve *version* until a signal and return the process's exit code.
@@ -57,6 +58,7 @@ def run_engine(
         config_path: The settings file that may define *version*; None takes ``failsoft.toml`` of
             the working folder if there is one.
         slot: Where ladders find it: what ``pin`` of an endpoint names; None publishes nothing.
+        is_gentle: Whether the model loads at low priority.
         on_ready: Given the base URL, ``/v1`` included, once requests are answered.
 
     Raises:
@@ -67,6 +69,8 @@ def run_engine(
     # Before torch is imported. Threads that wait by spinning are slowed many times over
     # by whatever else uses the CPU, and burn it while they wait.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if (num_threads := options.get("num_threads")) is not None:
+        os.environ["OMP_NUM_THREADS"] = str(num_threads)  # loading and the self-test too
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     with bind(http_config.host, http_config.port) as sock:
         from failsoft.engine.launch import open_server  # loads torch: seconds
@@ -76,6 +80,7 @@ def run_engine(
             options={name: value for name, value in options.items() if value is not None},
             http_config=http_config,
             config_path=config_path,
+            is_gentle=is_gentle,
             on_phase=lambda text: console.print(f"[dim]{escape(text)} …[/]"),
         )
         url = f"{base_url(sock)}/v1"
@@ -93,10 +98,12 @@ def run_engine(
         drain_s = opened.engine_config.drain_s
 
         def tell_drain(num_open: int) -> None:
-            console.print(
-                f"[dim]stopping: {num_open} open answers get {drain_s:g} s to finish; "
-                "a second signal stops now …[/]"
-            )
+            # Who read it may be gone, at which rich exits; that is no reason not to drain.
+            with suppress(OSError, SystemExit):
+                console.print(
+                    f"[dim]stopping: {num_open} open answers get {drain_s:g} s to finish; "
+                    "a second signal stops now …[/]"
+                )
 
         with withdraw:
             return serve(opened.state, sock, drain_s=drain_s, on_ready=tell, on_drain=tell_drain)

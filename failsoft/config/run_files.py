@@ -19,11 +19,16 @@ def run_folder(home: Path) -> Path:
 
 def write_private_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write *content* to *path*, whole or not at all; only its owner may read it."""
+    write_private(path, json.dumps(content))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write *text* to *path*, whole or not at all; only its owner may read it."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(content, file)
+        file.write(text)
     temporary.replace(path)
 
 

@@ -24,13 +24,14 @@ def open_server(
     *,
     options: Mapping[str, Any],
     http_config: HttpConfig,
-    config_path: Path | None = None,
+    config_path: Path | None,
+    is_gentle: bool,
     on_phase: Callable[[str], None],
 ) -> OpenedServer:
     """Stand in for ``failsoft.engine.launch.open_server``."""
     on_phase(f"loading {name}")
     config = EngineConfig(**options)
-    asked = {**options, **asdict(http_config), "version": name}
+    asked = {**options, **asdict(http_config), "version": name, "is_gentle": is_gentle}
     sys.stderr.write(json.dumps(asked) + "\n")
     served = replace(make_served(), name=name)
     state = make_state(FakeEngine(lambda request: answer("Hello.")), served)

@@ -1,4 +1,4 @@
-"""``failsoft engine serve`` and ``failsoft up`` as processes, over the fake engine."""
+"""``failsoft engine serve`` as a process, over the fake engine."""
 
 import contextlib
 import json
@@ -14,8 +14,6 @@ import httpx2
 import pytest
 
 from failsoft.cli.serving import read_api_key
-from failsoft.cli.up import curl_line
-from failsoft.config.catalogue import DEFAULT_MODEL
 from failsoft.engine.http.server import bind
 from failsoft.errors import ConfigError
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
@@ -53,6 +51,7 @@ def test_serve_says_ready_once_it_answers_and_exits_0_on_sigterm() -> None:
     args = ["--version", "tiny", "--port", "0", "--max-running", "3", "--max-waiting", "9"]
     args += ["--kv-blocks", "77", "--max-step-tokens", "33", "--no-prefix-cache"]
     args += ["--dtype", "float32", "--api-key-env", "THE_KEY", "--allowed-host", "a.example"]
+    args += ["--threads", "3", "--gentle-load"]
     with command("engine", "serve", *args, THE_KEY="s3cret") as popen:
         asked, url = wait_ready(popen)
         refused = httpx2.get(f"{url}/models")
@@ -71,26 +70,7 @@ def test_serve_says_ready_once_it_answers_and_exits_0_on_sigterm() -> None:
     assert (asked["max_running"], asked["max_waiting"]) == (3, 9)
     assert (asked["num_kv_blocks"], asked["max_step_tokens"]) == (77, 33)
     assert asked["prefix_cache"] is False
-
-
-def test_up_prints_its_url_and_a_line_to_try() -> None:
-    """On stdout, once the default version answers."""
-    with command("up", "--port", "0") as popen:
-        asked, url = wait_ready(popen)
-        assert popen.stdout is not None
-        printed = [popen.stdout.readline().strip() for _ in range(2)]
-        reply = httpx2.post(
-            f"{url}/chat/completions", json=json.loads(printed[1].split(" -d ")[1].strip("'"))
-        )
-        popen.send_signal(signal.SIGINT)
-
-        assert popen.wait(10) == 130
-
-    assert asked["version"] == DEFAULT_MODEL
-    assert "dtype" not in asked
-    assert printed[0] == url
-    assert printed[1].startswith(f"curl -s {url}/chat/completions ")
-    assert reply.json()["choices"][0]["message"]["content"] == "Hello."
+    assert (asked["num_threads"], asked["is_gentle"]) == (3, True)
 
 
 def test_a_taken_port_is_one_line_and_exit_code_2() -> None:
@@ -114,6 +94,7 @@ def test_a_taken_port_is_one_line_and_exit_code_2() -> None:
         (["--api-key-env", "NO_SUCH_VARIABLE"], "--api-key-env"),
         (["--max-running", "0"], "max_running"),
         (["--dtype", "int4"], "dtype"),
+        (["--threads", "0"], "num_threads"),
         (["--port", "99999"], "port"),
         (["--slot", "../primary"], "--slot"),
     ],
@@ -141,11 +122,6 @@ def test_an_empty_key_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
     with pytest.raises(ConfigError):
         read_api_key("THE_KEY")
-
-
-def test_the_line_to_try_never_shows_the_key() -> None:
-    """Only the variable's name."""
-    assert '"Authorization: Bearer $THE_KEY"' in curl_line("http://h/v1", "THE_KEY")
 
 
 def test_the_server_loads_no_torch() -> None:

@@ -44,13 +44,11 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     version = SimpleNamespace(engine_options=(("max_running", 3), ("max_step_tokens", 77)))
     version.dtype = "float32"
 
-    def resolve(
-        name: str, *, config_path: object, dtype: str | None, store: object, device: str
-    ) -> Any:
+    def resolve(name: str, *, dtype: str | None, device: str, **_: object) -> Any:
         seen["dtype"], seen["device"] = dtype, device
         return version
 
-    def start(loaded: object, config: EngineConfig) -> Any:
+    def start(loaded: object, config: EngineConfig, **_: object) -> Any:
         seen["config"] = config
         return SimpleNamespace(limits=SimpleNamespace(max_model_len=64), stats=lambda: None)
 

@@ -1,4 +1,4 @@
-"""``failsoft up`` on real weights as a rung: answers, is killed, and the ladder goes on."""
+"""A served engine on real weights as a rung: answers, is killed, and the ladder goes on."""
 
 import os
 import signal
@@ -42,7 +42,7 @@ rungs = ["by-url", "cache"]
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """The engine and its URL; it has a folder of its own, but the user's models."""
-    line = [sys.executable, "-m", "failsoft", "up", "--port", "0", "--slot", SLOT]
+    line = [sys.executable, "-m", "failsoft", "engine", "serve", "--port", "0", "--slot", SLOT]
     env = {**os.environ, "OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.getcwd()}
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=env, cwd=tmp_path) as popen:
         try:

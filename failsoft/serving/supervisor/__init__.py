@@ -1,0 +1,1 @@
+"""`failsoft up`: starts front, ops and engines, watches them, restarts what dies."""

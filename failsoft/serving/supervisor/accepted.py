@@ -1,0 +1,104 @@
+"""The settings that `failsoft up` runs by: checked whole, then kept as they were accepted.
+
+Children read a copy: a file that is edited while they run, and is not yet or never accepted,
+must not be what an engine starts with after a crash. The copy's paths are absolute, since it
+lies elsewhere than the file.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from failsoft.config.http import is_loopback
+from failsoft.config.run_files import run_folder, write_private
+from failsoft.config.schema import Checked, check_settings
+from failsoft.config.secrets import read_secret
+from failsoft.config.settings import CACHE_RUNG, Settings
+from failsoft.config.show import as_tables, as_toml
+from failsoft.config.sources import FileSource, parse_source
+from failsoft.config.versions import VersionSettings
+from failsoft.engine.models.templates import BUILTIN
+from failsoft.errors import ConfigError
+
+
+def check_file(path: Path, *, host: str, environ: Mapping[str, str]) -> Checked:
+    """Read *path* and collect all that keeps `failsoft up` from running by it.
+
+    Args:
+        path: The settings file.
+        host: Where the API listens.
+        environ: Where secrets are; children inherit it.
+    """
+    checked = check_settings(path)
+    if checked.settings is None:
+        return checked
+    problems = list(_problems(checked.settings, host=host, environ=environ))
+    return Checked(None if problems else checked.settings, problems)
+
+
+def _problems(
+    settings: Settings, *, host: str, environ: Mapping[str, str]
+) -> Iterator[ConfigError]:
+    if not settings.ladders:
+        yield ConfigError(
+            key="ladders", value=None, allowed="at least one [ladders.NAME], which callers ask"
+        )
+    if not is_loopback(host) and not settings.keys:
+        yield ConfigError(
+            key="host",
+            value=host,
+            allowed="a loopback address such as 127.0.0.1, unless [keys] says who may call",
+        )
+    for key, variable in _secrets(settings):
+        try:
+            read_secret(variable, key=key, environ=environ)
+        except ConfigError as exc:
+            yield exc
+
+
+def _secrets(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield each setting in use that names an environment variable, and the variable."""
+    if settings.store.password_env is not None:
+        yield "store.password_env", settings.store.password_env
+    used = {rung for ladder in settings.ladders.values() for rung in ladder.rungs}
+    for name in sorted(used - {CACHE_RUNG}):
+        variable = settings.endpoints[name].api_key_env
+        if variable is not None:
+            yield f"endpoints.{name}.api_key_env", variable
+    for name, variable in settings.keys.items():
+        yield f"keys.{name}", variable
+
+
+def with_absolute_paths(settings: Settings, *, base: Path) -> Settings:
+    """Return *settings* with every path in a version counted from *base*, the file's folder."""
+    versions = {name: _absolute(version, base) for name, version in settings.versions.items()}
+    return replace(settings, versions=versions)
+
+
+def _absolute(version: VersionSettings, base: Path) -> VersionSettings:
+    written, template = version.source, version.template
+    source = parse_source(written if isinstance(written, str) else tuple(written), base=base)
+    if isinstance(source, FileSource):
+        version = replace(version, source=str(source))
+    if template is not None and template not in BUILTIN:
+        version = replace(version, template=str(base / Path(template).expanduser()))
+    return version
+
+
+def copy_path(home: Path) -> Path:
+    """Return where the accepted settings are kept."""
+    return run_folder(home) / "processes" / "settings.toml"
+
+
+def keep_copy(settings: Settings, *, home: Path) -> Path:
+    """Write what children are to run by, and return where.
+
+    Args:
+        settings: Accepted, with absolute paths.
+        home: failsoft's folder.
+    """
+    path = copy_path(home)
+    header = "# What `failsoft up` runs by now; a copy, changes here are lost.\n\n"
+    write_private(path, header + as_toml(as_tables(settings)))
+    assert check_settings(path).settings == settings, "the copy must read back as it was accepted"
+    return path

@@ -1,0 +1,104 @@
+"""Run as a program: an engine, a front or an ops process without a model, a ladder or pages.
+
+``python fake_child.py JSON``. Publishes itself and serves health like the real one, writes
+what happens to it to ``<folder>/log``, and does what the JSON says.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from failsoft.config.home import home_folder
+from failsoft.fallback.discovery import RunningEngine, publish_engine, withdraw_engine
+from failsoft.run_state import FrontState, withdraw_front, write_front
+from failsoft.serving.lifeline import watch
+
+
+class FakeChild:
+    """One process; *asked* says what it is and what it does."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.asked = asked
+        self.name = str(asked["name"])
+        self.folder = Path(asked["folder"])
+        self.home = home_folder(os.environ)
+        self.engine: RunningEngine | None = None
+
+    def log(self, what: str) -> None:
+        """Append a line to the log that all of them share."""
+        with (self.folder / "log").open("a") as file:
+            file.write(f"{self.name} {what}\n")
+
+    def run(self) -> None:
+        """Start, serve, and end by a signal."""
+        watch(os.environ, grace_s=self.asked.get("grace_s", 1.0))
+        signal.signal(signal.SIGHUP, lambda *_: self.log(f"hup {self.asked.get('config')}"))
+        signal.signal(signal.SIGTERM, lambda *_: self.stop())
+        self.log(f"start {os.getpid()} {os.getpriority(os.PRIO_PROCESS, 0)}")
+        for line in self.asked.get("says", []):
+            sys.stderr.write(f"{line}\n")
+        if "exits" in self.asked:
+            sys.exit(self.asked["exits"])
+        time.sleep(self.asked.get("start_s", 0))
+        server = self.make_server()
+        self.publish(f"http://127.0.0.1:{server.server_address[1]}")
+        self.log("ready")
+        server.serve_forever(poll_interval=60)
+
+    def make_server(self) -> ThreadingHTTPServer:
+        """Listen on a free port, or serve on the socket that was inherited."""
+        fd, child = self.asked.get("fd"), self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                """Say who answers; well, unless ``<folder>/NAME.health`` says otherwise."""
+                health = child.folder / f"{child.name}.health"
+                self.send_response(503 if health.exists() else 200)
+                self.send_header("x-pid", str(os.getpid()))
+                self.end_headers()
+                self.wfile.write(health.read_bytes() if health.exists() else b"{}")
+
+            def log_message(self, *args: object) -> None:
+                """Say nothing."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=fd is None)
+        if fd is not None:
+            server.socket.close()
+            server.socket = socket.socket(fileno=fd)
+        return server
+
+    def publish(self, url: str) -> None:
+        """Tell the others where it listens."""
+        if self.asked["kind"] == "front":
+            write_front(self.home, FrontState(pid=os.getpid(), url=f"{url}/v1", token="t"))
+        if self.asked["kind"] == "engine":
+            self.engine = RunningEngine(
+                slot=self.name,
+                url=f"{url}/v1",
+                pid=os.getpid(),
+                version=self.asked["version"],
+                token=os.environ["FAILSOFT_ENGINE_KEY"],
+            )
+            publish_engine(self.home, self.engine)
+
+    def stop(self) -> None:
+        """End as one that has drained."""
+        self.log("term")
+        if self.asked.get("ignores_term"):
+            return
+        time.sleep(self.asked.get("drain_s", 0))
+        withdraw_front(self.home, os.getpid())
+        if self.engine is not None:
+            withdraw_engine(self.home, self.engine)
+        self.log("gone")
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    FakeChild(json.loads(sys.argv[1])).run()

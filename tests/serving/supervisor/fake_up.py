@@ -1,0 +1,60 @@
+"""Run as a program: ``failsoft up`` over fake children, with short clocks.
+
+``python -m tests.serving.supervisor.fake_up JSON ARGS…``; the JSON holds the folder of the log,
+what each child is to do by its name or its version's, and clocks.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from failsoft.cli.main import main
+from failsoft.serving.supervisor import plan
+from failsoft.serving.supervisor.backoff import RestartRules
+from failsoft.serving.supervisor.needs import EngineNeed
+from failsoft.serving.supervisor.watch import WatchRules
+
+_CHILD = Path(__file__).with_name("fake_child.py")
+_OWN = plan.OwnCommands()
+
+
+@dataclass(frozen=True)
+class FakeCommands:
+    """Command lines of the fake children."""
+
+    folder: str
+    children: dict[str, dict[str, Any]]
+
+    def front(self, *, config: Path, fd: int) -> Sequence[str]:
+        return self._line("front", "front", config=str(config), fd=fd)
+
+    def ops(self, *, config: Path, fd: int) -> Sequence[str]:
+        return self._line("ops", "ops", config=str(config), fd=fd)
+
+    def engine(self, *, config: Path, need: EngineNeed) -> Sequence[str]:
+        special = self.children.get(need.version, {})
+        if special.get("is_command"):  # the real command line over the fake engine
+            _, _, _, *words = _OWN.engine(config=config, need=need)
+            return sys.executable, "-m", "tests.cli.fake_command", *words
+        return self._line(
+            need.slot, "engine", version=need.version, threads=need.threads, **special
+        )
+
+    def _line(self, name: str, kind: str, **asked: Any) -> Sequence[str]:
+        asked = {"name": name, "kind": kind, "folder": self.folder, **asked}
+        return sys.executable, str(_CHILD), json.dumps({**asked, **self.children.get(name, {})})
+
+
+if __name__ == "__main__":
+    told = json.loads(sys.argv.pop(1))
+    commands = FakeCommands(told["folder"], told["children"])
+    rules = plan.Rules(
+        restart=RestartRules(**told["restart"]),
+        watch=WatchRules(**told["watch"]),
+        **told["rules"],
+    )
+    plan.__dict__.update(OwnCommands=lambda: commands, Rules=lambda: rules)
+    main()
