@@ -14,6 +14,7 @@ import pytest
         "import failsoft.engine.launch",
         "import failsoft.engine.scheduler, failsoft.engine.step_loop",
         "import failsoft.engine.http.app",
+        "import failsoft.serving.supervisor.run",
     ],
 )
 def test_torch_is_not_loaded(statement: str) -> None:
