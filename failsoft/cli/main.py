@@ -59,9 +59,7 @@ def _root(
 _ENGINE_MODULES = frozenset(
     {
         "accelerate",
-        "flask",
         "gguf",
-        "httptools",
         "huggingface_hub",
         "jinja2",
         "numpy",
@@ -72,10 +70,9 @@ _ENGINE_MODULES = frozenset(
         "torch",
         "transformers",
         "uvicorn",
-        "waitress",
     }
 )
-"""What ``failsoft[engine]`` brings, which includes ``failsoft[server]``."""
+"""What ``failsoft[engine]`` brings."""
 
 
 def main() -> None:
