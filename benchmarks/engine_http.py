@@ -21,7 +21,7 @@ _MODEL = "smollm2-135m-instruct"
 
 
 class Server(NamedTuple):
-    """A running ``failsoft engine serve``."""
+    """A running ``failsoft up``."""
 
     url: str
     process: "subprocess.Popen[bytes]"
@@ -58,11 +58,11 @@ def wait_ready(url: str, process: "subprocess.Popen[bytes]", limit_s: float) -> 
 
 @contextmanager
 def running_server(*arguments: str) -> Iterator[Server]:
-    """Yield ``failsoft engine serve`` with *arguments* on a free port; SIGTERM ends it."""
+    """Yield ``failsoft up`` with *arguments* on a free port; it is ended with SIGTERM."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     process = subprocess.Popen(
-        [sys.executable, "-m", "failsoft", "engine", "serve", "--port", str(port), *arguments],
+        [sys.executable, "-m", "failsoft", "up", "--port", str(port), *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=dict(os.environ),
@@ -74,11 +74,11 @@ def running_server(*arguments: str) -> Iterator[Server]:
         process.wait(60)
 
 
-def ask_capital(url: str, model: str = _MODEL) -> str:
-    """Return the official client's answer of *model* to the capital question, temperature 0."""
+def ask_capital(url: str) -> str:
+    """Return the official client's answer to the capital question, temperature 0."""
     client = OpenAI(base_url=f"{url}/v1", api_key="unused")
     reply = client.chat.completions.create(
-        model=model,
+        model=_MODEL,
         messages=[{"role": "user", "content": "What is the capital of France?"}],
         temperature=0,
     )

@@ -12,8 +12,6 @@ from benchmarks.engine_http import ask_capital, free_port, running_server, wait_
 from benchmarks.proof import Line
 
 _ROOT = Path(__file__).parent.parent
-_LADDER = "chat"
-"""Of the built-in settings, which `make run` serves."""
 
 
 def measure_fresh_clone() -> Iterator[Line]:
@@ -59,7 +57,7 @@ def _start(clone: Path, environment: dict[str, str]) -> tuple[float, str]:
     try:
         wait_ready(f"http://127.0.0.1:{port}", process, 1200)
         seconds = time.monotonic() - started_s
-        return seconds, ask_capital(f"http://127.0.0.1:{port}", _LADDER)
+        return seconds, ask_capital(f"http://127.0.0.1:{port}")
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
