@@ -15,6 +15,7 @@ import pytest
         "import failsoft.engine.scheduler, failsoft.engine.step_loop",
         "import failsoft.engine.http.app",
         "import failsoft.serving.front.run",
+        "import failsoft.serving.supervisor.run",
     ],
 )
 def test_torch_is_not_loaded(statement: str) -> None:

@@ -56,6 +56,16 @@ def test_without_local_engines_it_is_ready_with_its_front(tmp_path: Path) -> Non
         up.end()
 
 
+def test_with_every_engine_given_up_it_says_where_it_listens(tmp_path: Path) -> None:
+    """What is kept still answers; nobody waits for a line that never comes."""
+    children = {"primary": {"exits": 2, "says": ["error: no such version"]}}
+    with running_up(tmp_path, settings=ONE_ENGINE, children=children) as up:
+        assert up.popen.stdout is not None
+        assert up.popen.stdout.readline().strip() == up.state.api_url
+        up.wait_said("engine primary: gave up: exit 2; its last line: error: no such version")
+        up.end()
+
+
 def test_a_second_one_is_refused_in_one_line(tmp_path: Path) -> None:
     """It names the first one's process and URL, and leaves it alone."""
     with running_up(tmp_path, settings=ONE_ENGINE) as up:

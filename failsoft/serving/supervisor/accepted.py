@@ -5,13 +5,14 @@ must not be what an engine starts with after a crash. The copy's paths are absol
 lies elsewhere than the file.
 """
 
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from failsoft.config.http import is_loopback
 from failsoft.config.run_files import run_folder, write_private
-from failsoft.config.schema import Checked, check_settings
+from failsoft.config.schema import Checked, check_settings, read_settings
 from failsoft.config.secrets import read_secret
 from failsoft.config.settings import CACHE_RUNG, Settings
 from failsoft.config.show import as_tables, as_toml
@@ -98,7 +99,8 @@ def keep_copy(settings: Settings, *, home: Path) -> Path:
         home: failsoft's folder.
     """
     path = copy_path(home)
-    header = "# What `failsoft up` runs by now; a copy, changes here are lost.\n\n"
-    write_private(path, header + as_toml(as_tables(settings)))
-    assert check_settings(path).settings == settings, "the copy must read back as it was accepted"
+    text = as_toml(as_tables(settings))
+    read_back = read_settings(tomllib.loads(text)).settings
+    assert read_back == settings, "the copy must read back as it was accepted"
+    write_private(path, f"# What `failsoft up` runs by now; a copy, changes are lost.\n\n{text}")
     return path

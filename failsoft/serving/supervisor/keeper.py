@@ -73,6 +73,7 @@ class Keeper:
         self._on_refused = on_refused
         self._policy = RestartPolicy(plan.restart, random=around.random)
         self._child: Child | None = None
+        self._life: Life | None = None
         self._since_ms = _now_ms()
         self._num_starts = 0
         self._last_exit: str | None = None
@@ -123,6 +124,8 @@ class Keeper:
         if self._entering is not None:
             self._entering.cancel()
         self._enter("stopping")
+        if self._life is not None:
+            self._life.is_judged = False
         self._send_term()
         hurry = asyncio.create_task(self._around.hurry.wait())
         waited = {self.task, hurry}
@@ -188,10 +191,11 @@ class Keeper:
         self._enter("stopping" if self._stopping.is_set() else "starting")
         if self._stopping.is_set():  # told so while it was being started
             self._send_term()
+        self._life = Life(self.plan, began, on_ready=ready)
         try:
-            return await Life(self.plan, began, on_ready=ready).run()
+            return await self._life.run()
         finally:
-            self._child = None
+            self._child = self._life = None
 
     def _note_ready(self, child: Child, after_s: float) -> None:
         if self._stopping.is_set():

@@ -55,6 +55,8 @@ class Life:
         self._plan = plan
         self._child = child
         self._on_ready = on_ready
+        self.is_judged = plan.is_judged
+        """Unset while it stops: it need not answer any more."""
         self._started_s = time.monotonic()
         self._ready_s: float | None = None
         self._hung: str | None = None
@@ -84,15 +86,13 @@ class Life:
             return
         self._ready_s = time.monotonic()
         self._on_ready(self._ready_s - self._started_s)
-        if not self._plan.is_judged:
-            return
         pid = self._child.pid
         watch = HealthWatch(rules, now_s=self._ready_s, cpu_s=cpu_seconds(pid))
-        while True:
+        while self.is_judged:
             await asyncio.sleep(rules.every_s)
             answer = await ask_health(url, timeout_s=rules.timeout_s)
             why = watch.verdict(answer, now_s=time.monotonic(), cpu_s=cpu_seconds(pid))
-            if why is not None:
+            if why is not None and self.is_judged:
                 self._kill(why)
                 return
 

@@ -131,7 +131,10 @@ class Plans:
         self._finder = EngineFinder(home)
 
     def front(self) -> ChildPlan:
-        """Return the front's plan: never given up, since nothing is served without it."""
+        """Return the front's plan: never given up, since nothing is served without it.
+
+        Nothing it does takes long, so being busy while it is silent buys it little time.
+        """
         url = f"{self.api_url.removesuffix('/v1')}/health/live"
         fd = self._fds["front"]
         launch = Launch(argv=self._commands.front(config=self._config, fd=fd), fds=(fd,))
@@ -146,7 +149,7 @@ class Plans:
             launch=lambda: launch,
             health_url=health_url,
             restart=replace(self._rules.restart, is_first_free=True, max_ends=None),
-            watch=self._rules.watch,
+            watch=replace(self._rules.watch, busy_s=2 * self._rules.watch.hang_s),
             stop_s=self._rules.front_stop_s,
         )
 

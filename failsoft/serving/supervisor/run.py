@@ -37,7 +37,7 @@ def supervise(
         port: Of the API; the pages take the next one. 0 takes free ones for both.
         commands: The children's command lines.
         terminal: Where people read what happens.
-        on_ready: Called once the first answer can come from a model.
+        on_ready: Called once the first answer can come.
 
     Raises:
         AlreadyRunningError: Another one runs on this folder.

@@ -57,7 +57,7 @@ class Supervisor:
         settings: Accepted, and kept for the children.
         plans: How each process is run.
         terminal: Where people read what happens.
-        on_ready: Called once the first answer can come from a model.
+        on_ready: Called once the first answer can come.
     """
 
     def __init__(
@@ -141,7 +141,9 @@ class Supervisor:
     def _keep(
         self, plan: ChildPlan, *, on_refused: Callable[[str], None] = lambda _: None
     ) -> Keeper:
-        keeper = Keeper(plan, around=self._around, on_ready=self._note_ready, on_refused=on_refused)
+        keeper = Keeper(
+            plan, around=self._around, on_ready=self._roster.note_ready, on_refused=on_refused
+        )
         keeper.task.add_done_callback(self._note_keepers_end)
         return keeper
 
@@ -157,14 +159,13 @@ class Supervisor:
             columns=columns,
         )
 
-    def _note_ready(self, keeper: Keeper) -> None:
-        self._roster.note_ready(keeper)
-        engines = self._roster.keepers
-        can_answer = not engines or any(engine.phase == "running" for engine in engines)
+    def _announce_once(self) -> None:
+        """Say that it is ready when the first answer can come, or when no engine ever will."""
+        phases = {keeper.phase for keeper in self._roster.keepers}
+        can_answer = "running" in phases or phases <= {"gave_up"}
         if not self._is_announced and can_answer and self._front.phase == "running":
             self._is_announced = True
-            # After the state is written: who hears of it may look there next.
-            asyncio.get_running_loop().call_soon(self._on_ready)
+            self._on_ready()
 
     def _note_keepers_end(self, task: "asyncio.Task[None]") -> None:
         """A keeper ends when it is told to; by itself only by a bug, which must not go unseen."""
@@ -202,6 +203,7 @@ class Supervisor:
             write_supervisor(self._config.home, state)
         except OSError as exc:
             self._terminal.say(f"cannot tell others what runs: {exc}", Tone.WARNING)
+        self._announce_once()  # after the state: who hears of it may look there next
 
     # Signals.
 

@@ -229,6 +229,18 @@ def test_the_front_stops_first(tmp_path: Path) -> None:
         assert left == ["supervisor.lock"]
 
 
+def test_who_drains_need_not_answer(tmp_path: Path) -> None:
+    """Longer than anything else may be silent."""
+    with running_up(
+        tmp_path, settings=ONE_ENGINE, children={"front": {"drain_s": 1.5}}, watch=SHORT
+    ) as up:
+        up.wait_running("front", "ops", "primary")
+
+        assert up.end() == 0
+
+        assert "front gone" in up.log()
+
+
 def test_one_that_does_not_stop_is_killed_at_its_cap(tmp_path: Path) -> None:
     """The exit code is still 0."""
     with running_up(
