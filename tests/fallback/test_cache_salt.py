@@ -18,6 +18,8 @@ from failsoft.fallback.memory_store import (
     MemoryRecorder,
     MemoryReplyStore,
 )
+from tests.engine.fake_engine import FakeEngine
+from tests.engine.http.rig import MODEL, answer, running
 from tests.fallback.fault_server import FaultServer
 from tests.fallback.rig import ASK, ONCE, make_rig, settings_for
 
@@ -32,9 +34,15 @@ def ask_local(
     home: Path, server: FaultServer, calls: list[dict[str, Any]], *, token: str | None = "boot"
 ) -> tuple[list[str], MemoryReplyStore]:
     """Make *calls* of a ladder over a published engine; return the salts it got."""
-    engine = RunningEngine(
-        slot="primary", url=server.url, pid=os.getpid(), version="v", token=token
-    )
+    replies = ask_published(home, server.url, calls, version="v", token=token)
+    return [request["body"]["cache_salt"] for request in server.stats()["requests"]], replies
+
+
+def ask_published(
+    home: Path, url: str, calls: list[dict[str, Any]], *, version: str, token: str | None
+) -> MemoryReplyStore:
+    """Publish what listens at *url* as the local engine, and make *calls*."""
+    engine = RunningEngine(slot="primary", url=url, pid=os.getpid(), version=version, token=token)
     publish_engine(home, engine)
     replies = MemoryReplyStore()
     backends = Backends(
@@ -48,7 +56,17 @@ def ask_local(
                 await client.chat(ASK, **call)
 
     asyncio.run(run())
-    return [request["body"]["cache_salt"] for request in server.stats()["requests"]], replies
+    return replies
+
+
+def test_our_engine_takes_the_salt_for_its_blocks(tmp_path: Path) -> None:
+    """Over HTTP into the request that the scheduler sees: one root for each tenant."""
+    calls: list[dict[str, Any]] = [{"tenant": name} for name in ("t1", "t2")]
+    with running(FakeEngine(lambda request: answer("Hi."))) as engine:
+        ask_published(tmp_path, f"{engine.url}/v1", calls, version=MODEL, token=None)
+        salts = [request.cache_salt for request in engine.engine.submitted]
+
+    assert salts == [cache_salt("", tenant=name, own=None) for name in ("t1", "t2")]
 
 
 def test_tenants_get_salts_of_their_own(tmp_path: Path, server_a: FaultServer) -> None:
