@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check doctest wheel proof-engine proof-ladder clean
+.PHONY: help run test lint check doctest wheel proof-engine proof-ladder proof-front clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,9 @@ proof-engine: $(DEV_STAMP) ## measure every line the engine must hold
 
 proof-ladder: $(DEV_STAMP) ## measure every line the ladder must hold
 	$(BIN)/python -m benchmarks.proof_ladder $(ARGS)
+
+proof-front: $(DEV_STAMP) ## measure every line front and supervisor must hold
+	$(BIN)/python -m benchmarks.proof_front $(ARGS)
 
 clean: ## remove the environment and what was built
 	rm -rf $(VENV) dist build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -7,7 +7,7 @@ Stamps are ``time.monotonic()`` seconds.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -135,15 +135,19 @@ class Crowd:
 
 @contextmanager
 def crowd(
-    url: str, *, num_callers: int = 4, max_tokens: int = 16, say: Callable[[int], str] | None = None
+    url: str,
+    *,
+    num_callers: int = 4,
+    max_tokens: int = 16,
+    headers: Mapping[str, str] | None = None,
 ) -> Iterator[Crowd]:
-    """Let callers ask without a pause until left; their last calls are waited for.
+    """Let callers ask, always something new, until left; their last calls are waited for.
 
     Args:
         url: The API, ``/v1`` included.
         num_callers: Each on a thread and a connection of its own.
         max_tokens: Of each reply.
-        say: Returns what the *n*-th call asks; None asks something new each time.
+        headers: More of each request's.
     """
     together = Crowd()
     is_over = threading.Event()
@@ -152,10 +156,10 @@ def crowd(
     def call_on() -> None:
         with httpx2.Client(timeout=WAIT_S, trust_env=False) as client:
             while not is_over.is_set():
-                n = next(number)
-                words = say(n) if say else f"Say one thing about the number {n}."
-                together.seen.append(ask(client, url, words, max_tokens=max_tokens))
-                if together.seen[-1].error:
+                words = f"Say one thing about the number {next(number)}."
+                seen = ask(client, url, words, max_tokens=max_tokens, headers=headers)
+                together.seen.append(seen)
+                if seen.error:
                     time.sleep(0.05)  # an honest caller does not hammer a front that says no
 
     threads = [threading.Thread(target=call_on) for _ in range(num_callers)]

@@ -2,53 +2,58 @@
 
 import os
 import signal
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx2
 
 from benchmarks.front_callers import Seen, ask, crowd
 from benchmarks.proof import Line, exactly
-from benchmarks.up_session import UpSession, running_up, wait_for
-from failsoft.config.schema import BUILT_IN_FILE
+from benchmarks.up_session import UpSession, wait_for
 from failsoft.run_state import Reload
 
 NUM_STREAMS = 20
 STREAM_TOKENS = 40
 RELOADS = 3
+PAUSE_S = 2.0
 
 
-def measure_reload() -> Iterator[Line]:
-    """Yield what reading good and bad settings costs callers, and where a bad file is told."""
-    good = BUILT_IN_FILE.read_text()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "failsoft.toml"
-        path.write_text(good)
-        with running_up("--config", str(path), slots=("primary", "small")) as up:
-            with crowd(up.api_url) as callers:
-                began_s = time.monotonic()
-                for number in range(RELOADS):
-                    more = f'\n[ladders.extra{number}]\nrungs = ["small", "cache"]\n'
-                    reload = _reload(up, path, good + more)
-                    assert reload.error is None, reload.error
-                    time.sleep(1)
-                refused = _reload(up, path, good + '\n[ladders.worse]\nrungs = ["nobody"]\n')
-                time.sleep(1)
-            yield from _judge_reload(up, callers.after(began_s), refused)
+def measure_reload(up: UpSession, path: Path, headers: Mapping[str, str]) -> Iterator[Line]:
+    """Yield what reading good and bad settings costs callers, and where a bad file is told.
+
+    Args:
+        up: It runs by the settings in *path*.
+        path: Written anew, several times.
+        headers: What a caller must send.
+    """
+    good = path.read_text()
+    with crowd(up.api_url, headers=headers) as callers:
+        began_s = time.monotonic()
+        for number in range(RELOADS):
+            more = f'\n[ladders.extra{number}]\nrungs = ["small", "cache"]\n'
+            reload = _reload(up, path, good + more)
+            assert reload.error is None, reload.error
+            time.sleep(PAUSE_S)
+        refused = _reload(up, path, good + '\n[ladders.worse]\nrungs = ["nobody"]\n')
+        time.sleep(PAUSE_S)
+    yield from _judge_reload(up, callers.after(began_s), refused, headers)
 
 
-def _judge_reload(up: UpSession, calls: list[Seen], refused: Reload) -> Iterator[Line]:
+def _judge_reload(
+    up: UpSession, calls: list[Seen], refused: Reload, headers: Mapping[str, str]
+) -> Iterator[Line]:
     yield exactly(
         f"reload under load, {RELOADS} good files and a bad one, {len(calls)} calls: failed calls",
         sum(not call.is_whole for call in calls),
         0,
     )
     with httpx2.Client(timeout=60, trust_env=False) as client:
-        last = ask(client, up.api_url, "Hello?", max_tokens=4, model=f"extra{RELOADS - 1}")
-        none = ask(client, up.api_url, "Hello?", max_tokens=4, model="worse")
+        last, none = (
+            ask(client, up.api_url, "Hello?", max_tokens=4, model=model, headers=headers)
+            for model in (f"extra{RELOADS - 1}", "worse")
+        )
     yield Line(
         must_hold="a good file answers new calls, a bad one changes nothing",
         figure=f"a new ladder: {last.rung}; the bad file's: {none.status}",
@@ -74,44 +79,43 @@ def _reload(up: UpSession, path: Path, text: str) -> Reload:
     return wait_for(is_done, 30, "the reload")
 
 
-def measure_drain() -> Iterator[Line]:
-    """Yield whether open streams finish when ``failsoft up`` is told to stop."""
-    with running_up(slots=("primary", "small")) as up:
-        streams: list[Seen] = []
-        threads = [
-            threading.Thread(target=_one_stream, args=(up.api_url, number, streams))
-            for number in range(NUM_STREAMS)
-        ]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: _num_open(up) == NUM_STREAMS or None, 60, "the streams to be open")
-        stopped_s = time.monotonic()
-        up.process.send_signal(signal.SIGTERM)
-        not_ready_s = _not_ready_after(up.root_url, stopped_s)
-        for thread in threads:
-            thread.join()
-        code = up.process.wait(60)
-        whole = sum(stream.is_whole for stream in streams)
-        yield Line(
-            must_hold=f"SIGTERM with {NUM_STREAMS} streams open: all finish, exit 0",
-            figure=f"{whole} finished, exit {code}, {time.monotonic() - stopped_s:.1f} s",
-            has_passed=whole == NUM_STREAMS and code == 0,
-        )
-        yield Line(
-            must_hold="SIGTERM: not ready within 1 s",
-            figure=f"{not_ready_s:.2f} s",
-            has_passed=not_ready_s <= 1,
-        )
+def measure_drain(up: UpSession, headers: Mapping[str, str]) -> Iterator[Line]:
+    """Yield whether open streams finish when ``failsoft up`` is told to stop; it ends."""
+    up.wait_running("primary", "small")
+    streams: list[Seen] = []
+
+    def one_stream(number: int) -> None:
+        with httpx2.Client(timeout=120, trust_env=False) as client:
+            words = f"Tell a story about {number} dogs."
+            seen = ask(client, up.api_url, words, max_tokens=STREAM_TOKENS, headers=headers)
+            streams.append(seen)
+
+    threads = [threading.Thread(target=one_stream, args=(n,)) for n in range(NUM_STREAMS)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: _num_open(up, headers) == NUM_STREAMS or None, 60, "the streams to be open")
+    stopped_s = time.monotonic()
+    up.process.send_signal(signal.SIGTERM)
+    not_ready_s = _not_ready_after(up.root_url, stopped_s)
+    for thread in threads:
+        thread.join()
+    code = up.process.wait(60)
+    whole = sum(stream.is_whole for stream in streams)
+    yield Line(
+        must_hold=f"SIGTERM with {NUM_STREAMS} streams open: all finish, exit 0",
+        figure=f"{whole} finished, exit {code}, {time.monotonic() - stopped_s:.1f} s",
+        has_passed=whole == NUM_STREAMS and code == 0,
+    )
+    yield Line(
+        must_hold="SIGTERM: not ready within 1 s",
+        figure=f"{not_ready_s:.2f} s",
+        has_passed=not_ready_s <= 1,
+    )
 
 
-def _one_stream(url: str, number: int, streams: list[Seen]) -> None:
-    with httpx2.Client(timeout=120, trust_env=False) as client:
-        words = f"Tell a story about {number} dogs."
-        streams.append(ask(client, url, words, max_tokens=STREAM_TOKENS))
-
-
-def _num_open(up: UpSession) -> int:
-    for line in httpx2.get(f"{up.root_url}/metrics", trust_env=False).text.splitlines():
+def _num_open(up: UpSession, headers: Mapping[str, str]) -> int:
+    page = httpx2.get(f"{up.root_url}/metrics", headers=dict(headers), trust_env=False).text
+    for line in page.splitlines():
         if line.startswith("failsoft_open_calls"):
             return int(float(line.split()[-1]))
     return 0

@@ -11,7 +11,7 @@ import httpx2
 
 from benchmarks.front_callers import Crowd, Seen, ask, crowd
 from benchmarks.proof import Line, exactly
-from benchmarks.up_session import UpSession, running_up, wait_for
+from benchmarks.up_session import UpSession, wait_for
 from failsoft.config.schema import BUILT_IN_FILE, load_settings
 
 MAX_FIRST_TOKEN_S = 1.0
@@ -21,28 +21,26 @@ COUNTRIES = ("France", "Italy", "Spain", "Poland", "Greece", "Japan", "Egypt", "
 """Answered in a sentence that ends by itself: only such replies are kept."""
 
 
-def measure_kill(*, num_rounds: int) -> Iterator[Line]:
+def measure_kill(up: UpSession, *, num_rounds: int) -> Iterator[Line]:
     """Yield what ``kill -9`` of the primary costs callers."""
-    with running_up(slots=("primary", "small")) as up:
-        for number in range(1, num_rounds + 1):
-            yield from _struck(
-                up,
-                signal.SIGKILL,
-                what=f"kill -9 of the primary, round {number} of {num_rounds}",
-                within_s=MAX_FIRST_TOKEN_S,
-            )
-
-
-def measure_silence() -> Iterator[Line]:
-    """Yield what SIGSTOP of the primary costs: it is alive and says nothing."""
-    timeouts = load_settings(BUILT_IN_FILE).ladders["chat"].timeouts
-    with running_up(slots=("primary", "small")) as up:
+    for number in range(1, num_rounds + 1):
         yield from _struck(
             up,
-            signal.SIGSTOP,
-            what="SIGSTOP of the primary",
-            within_s=timeouts.first_token_s + MAX_FIRST_TOKEN_S,
+            signal.SIGKILL,
+            what=f"kill -9 of the primary, round {number} of {num_rounds}",
+            within_s=MAX_FIRST_TOKEN_S,
         )
+
+
+def measure_silence(up: UpSession) -> Iterator[Line]:
+    """Yield what SIGSTOP of the primary costs: it is alive and says nothing."""
+    timeouts = load_settings(BUILT_IN_FILE).ladders["chat"].timeouts
+    yield from _struck(
+        up,
+        signal.SIGSTOP,
+        what="SIGSTOP of the primary",
+        within_s=timeouts.first_token_s + MAX_FIRST_TOKEN_S,
+    )
 
 
 def _struck(up: UpSession, number: signal.Signals, *, what: str, within_s: float) -> Iterator[Line]:
@@ -103,12 +101,10 @@ def _tally(calls: list[Seen]) -> str:
     return ", ".join(counts)
 
 
-def measure_both_dead() -> Iterator[Line]:
+def measure_both_dead(up: UpSession) -> Iterator[Line]:
     """Yield what is answered while no engine lives, and that the front outlives it."""
-    with (
-        running_up(slots=("primary", "small")) as up,
-        httpx2.Client(timeout=120, trust_env=False) as client,
-    ):
+    up.wait_running("primary", "small")
+    with httpx2.Client(timeout=120, trust_env=False) as client:
         asked = [f"What is the capital of {country}?" for country in COUNTRIES]
         known = [ask(client, up.api_url, words, max_tokens=64) for words in asked]
         front_pid = up.front_pid()

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from collections.abc import Iterator
 from functools import partial
 
 from benchmarks import (
@@ -11,24 +12,36 @@ from benchmarks import (
     front_recovery,
     front_streams,
 )
-from benchmarks.proof import Measurement, finish, run_proof
+from benchmarks.proof import Line, Measurement, finish, run_proof
+from benchmarks.up_session import running_up
+
+
+def measure_deaths(*, is_short: bool) -> Iterator[Line]:
+    """Yield the lines about one ``failsoft up`` whose engines die."""
+    with running_up(slots=("primary", "small")) as up:
+        yield from front_clients.measure_openai(up)
+        yield from front_recovery.measure_kill(up, num_rounds=1 if is_short else 5)
+        yield from front_recovery.measure_silence(up)
+        yield from front_recovery.measure_both_dead(up)
+
+
+def measure_life() -> Iterator[Line]:
+    """Yield the lines about one ``failsoft up`` with tenants, from reload to drain."""
+    with front_clients.running_up_with_keys() as (up, path):
+        alpha = front_clients.key_of("alpha")
+        yield from front_lifecycle.measure_reload(up, path, alpha)
+        yield from front_clients.measure_tenants(up)
+        yield from front_lifecycle.measure_drain(up, alpha)
 
 
 def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
     """Return what to measure, in order; titles of what needs a quiet machine say Speed."""
-    kill = partial(front_recovery.measure_kill, num_rounds=1 if is_short else 5)
-    parts: list[tuple[str, Measurement]] = [
-        ("1. kill -9 of the primary", kill),
-        ("1. kill -9 of both engines", front_recovery.measure_both_dead),
-        ("1. SIGSTOP of the primary", front_recovery.measure_silence),
+    return [
+        ("1, 3. The official client; engines die", partial(measure_deaths, is_short=is_short)),
         ("2. Speed: overhead", partial(front_overhead.measure, is_short=is_short)),
         ("2. Speed: streams", partial(front_streams.measure, is_short=is_short)),
-        ("3. The official client", front_clients.measure_openai),
-        ("4. Reload", front_lifecycle.measure_reload),
-        ("4. Drain", front_lifecycle.measure_drain),
-        ("5. Tenants", front_clients.measure_tenants),
+        ("4, 5. Reload, tenants, drain", measure_life),
     ]
-    return parts
 
 
 def main() -> None:
