@@ -25,7 +25,7 @@ from failsoft.engine.models.store import (
     check_sizes,
 )
 from failsoft.engine.models.version import canonical_json
-from failsoft.errors import ModelError, UnsupportedModelError
+from failsoft.errors import ModelError, ModelFileError, UnsupportedModelError
 
 CONVERTER = 1
 """Raised when the same GGUF file would convert to something else; old folders are then unused."""
@@ -44,7 +44,7 @@ def find_conversion(model: StoredModel, *, dtype: str, store: ModelStore) -> Pat
     """Return the folder of a finished conversion, or None.
 
     Raises:
-        ModelFileError: One of its files is missing or has another size.
+        ModelFileError: Its note or one of its files is missing, or has another size.
     """
     folder = conversion_folder(model, dtype=dtype, store=store)
     if not folder.exists():
@@ -54,8 +54,15 @@ def find_conversion(model: StoredModel, *, dtype: str, store: ModelStore) -> Pat
 
 
 def conversion_files(folder: Path) -> tuple[StoredFile, ...]:
-    """Return what a conversion holds, as noted when it was made."""
+    """Return what a conversion holds, as noted when it was made.
+
+    Raises:
+        ModelFileError: The note is gone.
+    """
     record: dict[str, Any] = read_json(folder / RECORD_NAME)
+    if not record:
+        path = str(folder / RECORD_NAME)
+        raise ModelFileError(path=path, expected="of the conversion's own note", actual=None)
     return tuple(StoredFile(**file) for file in record["files"])
 
 

@@ -91,6 +91,7 @@ def _checked_folder(version: Version, store: ModelStore) -> Path:
                 f"fetch it with `failsoft models add {version.name}`",
                 source=version.name,
             )
+        stored.check_manifest()
         folder = ensure_converted(stored, dtype=version.weights_dtype, store=store)
         check_bytes(folder, conversion_files(folder) if stored.is_gguf else stored.files)
     except ModelFileError as exc:

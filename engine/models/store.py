@@ -77,6 +77,18 @@ class StoredModel:
         own = tuple(FileDigest(f.path, f.sha256) for f in self.files if f.path in TOKENIZER_FILES)
         return files_digest(own or self.model_files)
 
+    def check_manifest(self) -> None:
+        """Raise when the noted digests do not add up to the model's own.
+
+        Raises:
+            ModelFileError: Somebody changed the manifest: files that match it prove nothing.
+        """
+        noted = tuple(FileDigest(f.path, f.sha256) for f in sorted(self.files))
+        actual = files_digest(noted) if noted else None
+        if actual != self.digest:
+            path = str(self.folder.parent / "manifest.json")
+            raise ModelFileError(path=path, expected=self.digest, actual=actual)
+
 
 class ModelStore:
     """All stored models, under one folder.

@@ -66,7 +66,7 @@ def _root(
 
 _EXTRAS = {
     "server": frozenset(
-        {"flask", "httptools", "prometheus_client", "starlette", "uvicorn", "waitress"}
+        {"flask", "prometheus_client", "starlette", "uvicorn", "uvloop", "waitress"}
     ),
     "engine": frozenset(
         {

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from failsoft.config.allowed import Name, allowed_words, fits
+from failsoft.config.engine import EngineConfig
 from failsoft.config.home import home_folder
 from failsoft.config.http import HttpConfig
 from failsoft.errors import ConfigError
@@ -70,6 +71,7 @@ def run_engine(
     # by whatever else uses the CPU, and burn it while they wait.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if (num_threads := options.get("num_threads")) is not None:
+        EngineConfig(num_threads=num_threads)  # what OpenMP cannot read must not get there
         os.environ["OMP_NUM_THREADS"] = str(num_threads)  # loading and the self-test too
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     with bind(http_config.host, http_config.port) as sock:

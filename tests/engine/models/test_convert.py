@@ -1,5 +1,6 @@
 """Conversion of GGUF files: the same model, once, in a process of its own."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -167,3 +168,34 @@ def test_damaged_model_is_not_converted(tiny_gguf: Path, store: ModelStore) -> N
 
     with pytest.raises(ModelFileError, match=r"model\.gguf"):
         ensure_converted(model, dtype="float32", store=store)
+
+
+def test_a_conversion_without_its_note_says_how_to_make_it_anew(
+    converted: Converted, tmp_path: Path
+) -> None:
+    """It once ended in a bare KeyError."""
+    shutil.copytree(converted.store.root, tmp_path / "copy")
+    note = tmp_path / "copy" / "conversions" / converted.float32.name / "conversion.json"
+    note.unlink()
+
+    with pytest.raises(ModelFileError, match="failsoft models add tiny") as caught:
+        load_model(converted.version("float32"), store=ModelStore(tmp_path / "copy"))
+
+    assert caught.value.path == str(note)
+
+
+def test_a_manifest_that_was_changed_with_its_files_is_not_served(
+    converted: Converted, tmp_path: Path
+) -> None:
+    """Bytes that match a forged note still do not give the model's digest."""
+    shutil.copytree(converted.store.root, tmp_path / "copy")
+    version = converted.version("float32")
+    manifest = tmp_path / "copy" / "models" / version.model_digest / "manifest.json"
+    noted = json.loads(manifest.read_text())
+    noted["files"][0]["sha256"] = "0" * 64
+    manifest.write_text(json.dumps(noted))
+
+    with pytest.raises(ModelFileError, match="failsoft models add tiny") as caught:
+        load_model(version, store=ModelStore(tmp_path / "copy"))
+
+    assert caught.value.path == str(manifest)
