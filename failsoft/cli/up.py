@@ -90,7 +90,8 @@ def _run(path: Path, *, host: str, port: int) -> int:
 def _check_installed(settings: Settings) -> None:
     """Raise for what the processes will lack: here it is one line, there it is a crash each."""
     has_engines = any(endpoint.pin is not None for endpoint in settings.endpoints.values())
-    for name in (*_SERVER_MODULES, *(_ENGINE_MODULES if has_engines else ())):
+    # The larger need first: its extra brings the other's packages too.
+    for name in (*(_ENGINE_MODULES if has_engines else ()), *_SERVER_MODULES):
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
