@@ -65,11 +65,11 @@ def _run_with_aborts(engine: Engine, items: list[Item], *, tag: str, rng: random
     thread.join()
 
 
-def main(count: int) -> None:
+def main(count: int, num_ragged: int) -> None:
     """Measure in this process and print JSON."""
     config = EngineConfig(max_running=16, max_waiting=1000)
     with open_engine(_MODEL, dtype="bfloat16", config=config) as engine:
-        workload = load_workload("ragged")
+        workload = load_workload("ragged").first(num_ragged)
         run_batch(engine, workload.items, tag="ragged")
         peak = peak_rss_bytes()
         sizes = churn(engine, count)
@@ -79,9 +79,9 @@ def main(count: int) -> None:
 
 def measure(*, is_short: bool) -> Iterator[Line]:
     """Yield peak, creep and leftover blocks of a process under load."""
-    count = 600 if is_short else 2000
+    count, num_ragged = (600, 24) if is_short else (2000, 64)
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.engine_memory", str(count)],
+        [sys.executable, "-m", "benchmarks.engine_memory", str(count), str(num_ragged)],
         capture_output=True,
         text=True,
         check=True,
@@ -109,4 +109,4 @@ def measure(*, is_short: bool) -> Iterator[Line]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

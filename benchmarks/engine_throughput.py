@@ -1,12 +1,14 @@
 """Continuous batching against padded ``generate``, and the prefix cache against none.
 
-``generate`` gets batches of 16 in order of arrival, padded on the left to the longest
-prompt, and runs until the batch's longest output is done: what a service without
-per-step scheduling would do. Only the tokens that were asked for count, on both sides.
+``generate`` gets batches as large as the engine runs at once, in order of arrival, padded on
+the left to the longest prompt, and runs until the batch's longest output is done: what a
+service without per-step scheduling would do. Only the tokens that were asked for count, on
+both sides.
 """
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,14 +18,17 @@ from benchmarks.proof import Line
 from benchmarks.workload import Item, Workload, load_workload
 from failsoft.config.engine import EngineConfig
 
-_BATCH = 16
+SHORT_ITEMS, SHORT_RUNNING = 16, 4
+"""What CI repeats: as many batches as the whole has, a quarter as wide."""
+SHORT_RATIO = 1.3
+"""What the short form must reach: fewer rows share a forward, so there is less to win."""
 
 
-def padded_generate_s(model: Any, items: tuple[Item, ...]) -> float:
-    """Return the seconds that padded batches of 16 take for *items*."""
+def padded_generate_s(model: Any, workload: Workload) -> float:
+    """Return the seconds that padded batches take for *workload*."""
     started_s = time.monotonic()
-    for first in range(0, len(items), _BATCH):
-        batch = items[first : first + _BATCH]
+    for first in range(0, len(workload.items), workload.max_running):
+        batch = workload.items[first : first + workload.max_running]
         width = max(len(item.prompt_ids) for item in batch)
         padded = [[0] * (width - len(item.prompt_ids)) + [*item.prompt_ids] for item in batch]
         mask = [[0] * (width - len(item.prompt_ids)) + [1] * len(item.prompt_ids) for item in batch]
@@ -56,14 +61,17 @@ def measure_ragged(*, is_short: bool) -> Iterator[Line]:
     Where the CPU has no bfloat16 instructions, ``generate`` in bfloat16 is a weak
     opponent; the full form therefore also names the ratio to float32.
     """
-    workload = load_workload("ragged").first(16 if is_short else 64)
+    workload = load_workload("ragged")
+    if is_short:
+        workload = replace(workload.first(SHORT_ITEMS), max_running=SHORT_RUNNING)
     ours = engine_s(workload, dtype="bfloat16", prefix_cache=True)
     rate = workload.num_output_tokens / ours
-    for dtype, wanted in (("bfloat16", 2.0), ("float32", 1.0))[: 1 if is_short else 2]:
-        theirs = padded_generate_s(load(workload.model, dtype).model, workload.items)
+    ratios = [("bfloat16", SHORT_RATIO)] if is_short else [("bfloat16", 2.0), ("float32", 1.0)]
+    for dtype, wanted in ratios:
+        theirs = padded_generate_s(load(workload.model, dtype).model, workload)
         yield Line(
-            must_hold=f"{workload.name} in bfloat16, 16 running: at least {wanted:g}x padded "
-            f"generate in {dtype}",
+            must_hold=f"{workload.name} in bfloat16, {workload.max_running} running: at least "
+            f"{wanted:g}x padded generate in {dtype}",
             figure=f"{theirs / ours:.2f}x ({rate:.0f} against "
             f"{workload.num_output_tokens / theirs:.0f} tokens/s)",
             has_passed=theirs / ours >= wanted,

@@ -16,7 +16,10 @@ from benchmarks.proof import Line, exactly
 from benchmarks.up_session import UpSession, running_up
 from failsoft.config.schema import BUILT_IN_FILE
 
-_QUESTION = "What is the capital of France?"
+_QUESTION = "What is the capital of Japan?"
+_ANSWER = "Tokyo"
+"""Of what a model this small knows, the reply with the widest lead over any other: bfloat16
+may round a closer one either way."""
 _KEYS = {"alpha": "KEY_OF_ALPHA", "beta": "KEY_OF_BETA"}
 _LONG = "Here is a list of facts to remember, one by one. " * 12 + "Which was the first?"
 _NO_REPLY_CACHE = {"x-failsoft-cache": "off"}
@@ -38,7 +41,7 @@ def measure_openai(up: UpSession) -> Iterator[Line]:
     streamed = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
     later = asyncio.run(_ask_async(up.api_url))
     done = client.completions.create(
-        model="chat", prompt="The capital of France is", max_tokens=4, temperature=0
+        model="chat", prompt="The capital of Japan is", max_tokens=4, temperature=0
     )
     texts = {
         "sync": text,
@@ -48,9 +51,9 @@ def measure_openai(up: UpSession) -> Iterator[Line]:
     }
     for name, answer in texts.items():
         yield Line(
-            must_hold=f"the official client, {name}: an answer that names Paris",
+            must_hold=f"the official client, {name}: an answer that names {_ANSWER}",
             figure=repr(answer),
-            has_passed="Paris" in answer,
+            has_passed=_ANSWER in answer,
         )
     said = {k: v for k, v in plain.headers.items() if k.startswith("x-failsoft")}
     wanted = {"x-failsoft-rung", "x-failsoft-version", "x-failsoft-attempts"}
