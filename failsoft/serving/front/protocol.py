@@ -57,7 +57,21 @@ class FrontProtocol(HttpToolsProtocol):
     """One connection of a caller's."""
 
     on_gone: Callable[[], None] | None = None
-    """Called when the caller is gone; set by the route that answers, while it does."""
+    """Called when the caller is gone; see `watch`."""
+
+    def watch(self, on_gone: Callable[[], None]) -> None:
+        """Call *on_gone* when the caller leaves; for a route that has read the whole request.
+
+        A long body holds the connection up while it is read. Held up it would stay, and its
+        end unseen, for nobody asks uvicorn for more of a body that is whole.
+        """
+        self.on_gone = on_gone
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    def unwatch(self) -> None:
+        """The route is done."""
+        self.on_gone = None
 
     def close_after(self) -> None:
         """Close it when the reply that is under way is out."""

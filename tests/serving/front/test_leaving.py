@@ -110,3 +110,26 @@ def test_a_caller_who_reads_nothing_is_dropped_some_time_after_its_deadline(
 
     assert time.monotonic() - began_s > UNREAD_S
     connection.close()
+
+
+def test_a_caller_who_leaves_after_a_long_request_is_noticed_too(
+    shared: FrontProcess, server_a: FaultServer
+) -> None:
+    """Past 64 KiB a body holds its connection up; it stayed so, and hid the caller's end."""
+    server_a.plan(default={"do": "stall"})
+    words = {"messages": [{"role": "user", "content": "x" * 200_000}]}
+    raw = raw_post("/v1/chat/completions", json.dumps(words).encode())
+    head, _, body = raw.partition(b"\r\n\r\n")
+    port = int(shared.url.split(":")[2].split("/")[0])
+    connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+    connection.sendall(head + b"\r\n\r\n")
+    assert wait_until(lambda: shared.status()["num_open_calls"] == 1)  # it waits for the body
+    connection.sendall(body)
+    assert has_call(shared, server_a)
+
+    left_s = time.monotonic()
+    connection.close()
+
+    closed_s = server_a.wait_closed(1, timeout_s=0.5)
+    assert closed_s is not None
+    assert closed_s - left_s < MAX_S
