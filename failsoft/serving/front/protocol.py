@@ -58,6 +58,8 @@ class FrontProtocol(HttpToolsProtocol):
 
     on_gone: Callable[[], None] | None = None
     """Called when the caller is gone; see `watch`."""
+    _is_last = False
+    """Whether the reply under way ends the connection."""
 
     def watch(self, on_gone: Callable[[], None]) -> None:
         """Call *on_gone* when the caller leaves; for a route that has read the whole request.
@@ -74,8 +76,8 @@ class FrontProtocol(HttpToolsProtocol):
         self.on_gone = None
 
     def close_after(self) -> None:
-        """Close it when the reply that is under way is out."""
-        self.shutdown()
+        """Close it when the reply that is under way is out, whatever was asked behind it."""
+        self._is_last = True
 
     def abort(self) -> None:
         """Close it now, whatever of the reply has not left yet."""
@@ -89,6 +91,8 @@ class FrontProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Part of uvicorn's interface: a cycle's reply is all written."""
         self._joiner.flush()
+        if self._is_last:
+            self.transport.close()
         super().on_response_complete()
 
     def on_message_begin(self) -> None:

@@ -5,6 +5,7 @@ import socket
 import httpx2
 
 from tests.engine.http.rig import raw_post
+from tests.fallback.fault_server import FaultServer
 from tests.serving.front.rig import FrontProcess
 
 ASK = b'{"messages": [{"role": "user", "content": "x"}]}'
@@ -72,3 +73,20 @@ def test_requests_that_come_at_once_are_answered_in_order(shared: FrontProcess) 
             received += piece
 
     assert received.count(b"HTTP/1.1 200") == 2
+
+
+def test_nothing_is_answered_behind_a_stream_that_broke(
+    shared: FrontProcess, server_a: FaultServer
+) -> None:
+    """The connection closes after the event, also where a second call waits on it."""
+    server_a.plan({"do": "cut", "how": "eof"})
+    stream = ASK.replace(b"{", b'{"stream": true, ', 1)
+    with connect(shared) as connection:
+        connection.sendall(raw_post("/v1/chat/completions", stream) * 2)
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+
+    assert received.count(b"HTTP/1.1 200") == 1
+    assert b"stream_interrupted" in received
+    assert received.endswith(b"0\r\n\r\n")
