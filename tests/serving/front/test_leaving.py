@@ -1,6 +1,7 @@
 """A caller who leaves costs nothing more: everything behind is cancelled at once."""
 
 import json
+import signal
 import socket
 import time
 from typing import Any
@@ -115,16 +116,20 @@ def test_a_caller_who_reads_nothing_is_dropped_some_time_after_its_deadline(
 def test_a_caller_who_leaves_after_a_long_request_is_noticed_too(
     shared: FrontProcess, server_a: FaultServer
 ) -> None:
-    """Past 64 KiB a body holds its connection up; it stayed so, and hid the caller's end."""
-    server_a.plan(default={"do": "stall"})
-    words = {"messages": [{"role": "user", "content": "x" * 200_000}]}
-    raw = raw_post("/v1/chat/completions", json.dumps(words).encode())
+    """A body of which 64 KiB lie ready holds its connection up; it stayed so, and hid the end."""
+    long = json.dumps({"messages": [{"role": "user", "content": "x"}], "tag": "x" * 200_000})
+    raw = raw_post("/v1/chat/completions", long.encode())
     head, _, body = raw.partition(b"\r\n\r\n")
-    port = int(shared.url.split(":")[2].split("/")[0])
-    connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+    connection = send(shared, tag="x" * 900_000)  # after which the system keeps more of it ready
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    server_a.plan(default={"do": "stall"})
     connection.sendall(head + b"\r\n\r\n")
     assert wait_until(lambda: shared.status()["num_open_calls"] == 1)  # it waits for the body
-    connection.sendall(body)
+    shared.popen.send_signal(signal.SIGSTOP)
+    try:
+        connection.sendall(body)
+    finally:
+        shared.popen.send_signal(signal.SIGCONT)
     assert has_call(shared, server_a)
 
     left_s = time.monotonic()
