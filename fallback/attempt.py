@@ -65,6 +65,10 @@ class Attempt:
         self._wall = surroundings.wall
         self.started_s = self._clock()
         self._content_s: float | None = None
+        """When content last came, the time that the caller took since then not counted."""
+        self._handed_s = self.started_s
+        self._is_idle_talk = False
+        """Whether something came since the last content, and none of it was content."""
         self._reply: HTTPReply | None = None
         self._parser = SSEParser()
         self._pending: Failure | None = None
@@ -148,22 +152,26 @@ class Attempt:
         if self._pending is not None:
             self._fail(self._pending)
         asked_s = self._clock()
-        while True:
-            piece = await self._next_piece(asked_s)
-            if piece is None:
-                return self._end()
+        if self._content_s is not None:
+            self._content_s += asked_s - self._handed_s
+        while (piece := await self._next_piece(asked_s)) is not None:
             self._num_bytes += len(piece)
             events = self._parser.feed(piece)
             if self._parser.is_overlong:
                 self._fail(bad_reply("an event without end"))
             if events:
                 return await self._take(events)
+            self._is_idle_talk = True
+        return self._end()
 
     async def _next_piece(self, asked_s: float) -> bytes | None:
         """Return the next bytes; None at the end, or when a finished reply has no end."""
         assert self._reply
+        left_s = self._left_s(asked_s)
         try:
-            return await self._reply.piece(self._left_s(asked_s))
+            if self._is_idle_talk and not left_s:
+                raise TimeoutError  # bytes that come fast enough would outrun every clock
+            return await self._reply.piece(left_s)
         except TimeoutError:
             if self.assembly.is_finished:
                 return None
@@ -176,8 +184,8 @@ class Attempt:
     def _left_s(self, asked_s: float) -> float:
         """Return how long the next bytes may take from now on.
 
-        A caller who reads slowly must not be taken for an endpoint that is silent, so the
-        gap counts from when the caller asked.
+        A caller who reads slowly must not be taken for an endpoint that is silent, so its own
+        time is no part of a gap.
         """
         now_s = self._clock()
         if self.assembly.is_finished:
@@ -185,7 +193,7 @@ class Attempt:
         elif self._content_s is None:
             limit_s = self.started_s + self._clocks.first_token_s
         else:
-            limit_s = max(self._content_s, asked_s) + self._clocks.gap_s
+            limit_s = self._content_s + self._clocks.gap_s
         return max(0.0, min(limit_s, self._clocks.until_s) - now_s)
 
     async def _take(self, events: list[bytes]) -> list[Chunk]:
@@ -206,6 +214,8 @@ class Attempt:
             chunks.append(chunk)
         if has_content:
             self._mark_content()
+        else:
+            self._handed_s, self._is_idle_talk = self._clock(), True
         return chunks
 
     def _end_after(self, chunks: list[Chunk], failure: Failure | None) -> None:
@@ -226,7 +236,8 @@ class Attempt:
         return is_content, failure, chunk if isinstance(chunk, dict) else {}
 
     def _mark_content(self) -> None:
-        self._content_s = self._clock()
+        self._content_s = self._handed_s = self._clock()
+        self._is_idle_talk = False
         if self.ttft_s is None:
             self.ttft_s = self._content_s - self.started_s
         self._on_token()
@@ -237,7 +248,8 @@ class Attempt:
         until_s = self._clock() + END_S
         with contextlib.suppress(TimeoutError, RungFailedError):
             while await self._reply.piece(max(0.0, until_s - self._clock())) is not None:
-                continue
+                if self._clock() >= until_s:
+                    return  # more than an end comes
 
     def _end(self) -> list[Chunk]:
         if self._parser.has_rest and not self.assembly.is_finished:

@@ -97,19 +97,9 @@ class CallRequest:
 
     def _checked_json(self) -> str:
         sent = {k: v for k, v in self.body.items() if k not in SET_FIELDS}
-        try:
-            text = json.dumps(sent, separators=(",", ":"), allow_nan=False)
-        except (TypeError, ValueError) as exc:
-            raise InvalidCallError(f"the request is no JSON: {exc}", param="body") from exc
-        except RecursionError:
-            text = "{" * (MAX_NESTING + 1)
-        # Few requests have so many brackets at all, so few are looked at any further.
-        if text.count("{") + text.count("[") > MAX_NESTING and _is_deep(sent):
-            raise InvalidCallError(
-                f"the request is nested too deeply: give at most {MAX_NESTING} levels",
-                param="body",
-            )
-        return text
+        if SALT_FIELD in self.body:
+            _json_of({SALT_FIELD: self.body[SALT_FIELD]})  # it is not sent, but hashed
+        return _json_of(sent)
 
     @property
     def num_choices(self) -> int:
@@ -130,6 +120,27 @@ os.register_at_fork(after_in_child=_ids.seed)
 
 def _are_messages(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(message, Mapping) for message in value)
+
+
+def _json_of(sent: object) -> str:
+    """Return the JSON of *sent*.
+
+    Raises:
+        InvalidCallError: It is none, or nested deeper than `MAX_NESTING`.
+    """
+    try:
+        text = json.dumps(sent, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as exc:
+        raise InvalidCallError(f"the request is no JSON: {exc}", param="body") from exc
+    except RecursionError:
+        text = "{" * (MAX_NESTING + 1)
+    # Few requests have so many brackets at all, so few are looked at any further.
+    if text.count("{") + text.count("[") > MAX_NESTING and _is_deep(sent):
+        raise InvalidCallError(
+            f"the request is nested too deeply: give at most {MAX_NESTING} levels",
+            param="body",
+        )
+    return text
 
 
 def _is_deep(value: object) -> bool:

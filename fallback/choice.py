@@ -93,10 +93,12 @@ class Choice:
             return
         merged = self._logprobs = self._logprobs or {}
         for name, value in logprobs.items():
-            if isinstance(value, list) and isinstance(merged.get(name), list):
-                merged[name] = merged[name] + value
-            else:
+            if not isinstance(value, list):
                 merged[name] = value
+            elif isinstance(known := merged.get(name), list):
+                known.extend(value)
+            else:
+                merged[name] = list(value)  # its chunk goes on to the caller as it came
 
     def as_message(self, index: int) -> dict[str, Any]:
         """Return the chat choice."""

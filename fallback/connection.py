@@ -4,6 +4,7 @@ Knows nothing of URLs. Belongs to one event loop.
 """
 
 import asyncio
+import select
 from collections.abc import Callable
 from typing import cast
 
@@ -42,12 +43,26 @@ class Connection(asyncio.BufferedProtocol):
         """Whether it can carry an exchange."""
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing lies unread on it; one system call.
+
+        On an idle connection that could only be its end, which the loop has not come to yet,
+        or bytes that nobody asked for: neither may meet a request.
+        """
+        assert self._transport is not None
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not poll.poll(0)
+
     def begin(self, exchange: Exchange, request: bytes, on_sent: Callable[[], None]) -> None:
         """Send *request*; its reply goes to *exchange*.
 
         *on_sent* is called once the last byte is with the system: now, or when there is room.
         """
-        assert self._transport is not None
+        if self._transport is None:  # lost since it was made
+            exchange.on_lost(None)
+            return
         self._exchange = exchange
         self._on_sent = on_sent
         self._transport.write(request)
@@ -73,9 +88,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def release(self, *, is_reusable: bool) -> None:
         """The exchange is over."""
+        # A reply may come before its request has left. What a server that did not wait for the
+        # rest makes of it is its own affair: it may take it for the next request.
+        was_sent = self._on_sent is None
         self._exchange = None
         self._on_sent = None
-        if is_reusable and self.is_usable:
+        if is_reusable and was_sent and self.is_usable:
             self.resume()
             self._on_free(self)
         else:

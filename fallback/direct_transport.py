@@ -1,7 +1,7 @@
 """Plain HTTP/1.1 to a server that nothing stands before: the short way of the ladder.
 
 Sockets of asyncio's, llhttp's parser, a pool of idle connections. It costs a stream's
-delta a fifth of what a general client takes (see ADR 0020). Units: seconds. See
+delta a fifth of what a general client takes (see ADR 0021). Units: seconds. See
 `failsoft.fallback.transport`.
 """
 
@@ -119,8 +119,9 @@ class DirectTransport:
             connection = idle.pop()
             self._num_idle -= 1
             _stop_expiry(connection)
-            if connection.is_usable:
+            if connection.is_usable and connection.is_quiet:
                 return connection
+            connection.abort()
         return None
 
     async def _connect(self, origin: Origin, *, timeout_s: float, rung: str) -> Connection:
@@ -135,7 +136,8 @@ class DirectTransport:
         except (OSError, UnicodeError) as exc:
             failure = transport_failure(Outcome.CONNECT_FAILED, "no connection")
             raise RungFailedError(rung=rung, cause=failure) from exc
-        self._open[connection] = origin
+        if connection.is_usable:  # else it is lost already, and nobody will tell again
+            self._open[connection] = origin
         return connection
 
     async def _open_connection(self, loop: asyncio.AbstractEventLoop, origin: Origin) -> Connection:

@@ -198,6 +198,8 @@ class Exchange:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Part of the parser's interface."""
+        if self._has_head:
+            return  # a trailer: it changes nothing that was acted upon
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         before = self._fields.get(key)
         self._fields[key] = text if before is None else f"{before}, {text}"

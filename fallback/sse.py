@@ -15,11 +15,12 @@ _BOM = b"\xef\xbb\xbf"
 class SSEParser:
     """Turns chunks of bytes into the data of whole events; one parser for one stream."""
 
-    __slots__ = ("_buffer", "_is_first", "_skip_lf")
+    __slots__ = ("_buffer", "_skip_lf", "_start")
 
     def __init__(self) -> None:
-        self._buffer = b""
-        self._is_first = True
+        self._buffer = bytearray()
+        self._start: bytes | None = b""
+        """What came so far while it may be half a byte order mark; None once that is known."""
         self._skip_lf = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -28,11 +29,18 @@ class SSEParser:
         >>> SSEParser().feed(b": ping\n\ndata: a\ndata: b\r\n\r\ndata: c\n")
         [b'a\nb']
         """
-        if self._is_first and chunk:
-            self._is_first = False
-            chunk = chunk.removeprefix(_BOM)
+        if self._start is not None:
+            chunk = self._without_bom(self._start + chunk)
         chunk = self._with_plain_newlines(chunk)
-        *blocks, self._buffer = (self._buffer + chunk).split(b"\n\n")
+        if self._buffer:
+            # Only the seam and what is new are searched: a long event may come in many pieces.
+            seam = len(self._buffer) - 1
+            self._buffer += chunk
+            if self._buffer.find(b"\n\n", seam) < 0:
+                return []
+            chunk = bytes(self._buffer)
+        *blocks, rest = chunk.split(b"\n\n")
+        self._buffer = bytearray(rest)
         return [data for block in blocks if (data := _data_of(block)) is not None]
 
     @property
@@ -43,7 +51,14 @@ class SSEParser:
     @property
     def has_rest(self) -> bool:
         """Whether bytes of an unfinished event are held: at the end, a cut event."""
-        return bool(self._buffer.strip())
+        return bool(self._start or self._buffer.strip())
+
+    def _without_bom(self, start: bytes) -> bytes:
+        if len(start) < len(_BOM) and _BOM.startswith(start):
+            self._start = start
+            return b""
+        self._start = None
+        return start.removeprefix(_BOM)
 
     def _with_plain_newlines(self, chunk: bytes) -> bytes:
         if self._skip_lf and chunk:

@@ -143,7 +143,7 @@ def is_loopback(host: str) -> bool:
 def _is_direct(url: str) -> bool:
     """Return whether *url* needs neither TLS nor, perhaps, a proxy."""
     parts = urlsplit(url)
-    if parts.scheme != "http":
+    if parts.scheme != "http" or not url.isascii():  # the library writes such names for the wire
         return False
     proxies = urllib.request.getproxies_environment()
     return is_loopback(parts.hostname or "") or not ("http" in proxies or "all" in proxies)

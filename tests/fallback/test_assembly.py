@@ -83,6 +83,7 @@ def test_logprobs_append() -> None:
     body = build(*pieces, chunk({}, finish="stop")).completion()
 
     assert [t["token"] for t in body["choices"][0]["logprobs"]["content"]] == ["a", "b"]
+    assert len(pieces[0]["choices"][0]["logprobs"]["content"]) == 1, "a chunk was changed"
 
 
 def test_a_completion_is_assembled_too() -> None:

@@ -153,6 +153,10 @@ def test_a_deep_request_is_asked_kept_and_found_again(server_a: FaultServer) -> 
         ({"stop": {"a", "set"}}, "body"),
         ({"response_format": nested(MAX_NESTING)}, "body"),
         ({"response_format": nested(100_000)}, "body"),
+        ({"cache_salt": nested(MAX_NESTING)}, "body"),
+        ({"cache_salt": nested(100_000)}, "body"),
+        ({"cache_salt": float("nan")}, "body"),
+        ({"cache_salt": {"a", "set"}}, "body"),
     ],
 )
 def test_a_wrong_argument_is_refused_by_name(

@@ -1,7 +1,9 @@
 """Events out of bytes, however they are cut."""
 
+import time
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,3 +57,33 @@ def test_an_event_without_end_is_noticed() -> None:
     parser.feed(b"data: " + b"x" * MAX_EVENT_BYTES)
 
     assert parser.is_overlong
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_a_byte_order_mark_may_come_in_pieces(cut: int) -> None:
+    """A packet may end inside it; the first event used to be lost."""
+    stream = b"\xef\xbb\xbfdata: a\n\n"
+
+    assert parse([b"", stream[:cut], stream[cut:]]) == [b"a"]
+    assert parse([stream[i : i + 1] for i in range(len(stream))]) == [b"a"]
+
+
+def test_half_a_byte_order_mark_is_the_beginning_of_something_else() -> None:
+    """Nothing is dropped that is none, and alone it is a stream that was cut."""
+    parser = SSEParser()
+
+    assert parser.feed(b"\xef\xbb") == []
+    assert parser.has_rest
+    assert parser.feed(b"\n\ndata: a\n\n") == [b"a"]
+
+
+def test_a_long_event_in_small_pieces_costs_its_length_once() -> None:
+    """It used to be copied and searched from its start for every piece: seconds of the loop."""
+    data = b"x" * (MAX_EVENT_BYTES - 100)
+    stream = b"data: " + data + b"\n\n"
+    began_s = time.monotonic()
+
+    events = parse([stream[i : i + 512] for i in range(0, len(stream), 512)])
+
+    assert events == [data]
+    assert time.monotonic() - began_s < 1

@@ -81,7 +81,7 @@ class AnswerRoute:
         answer = _Answer(self._front, call, connection, send, call_id)
         try:
             ask = await _read(self._front, self._kind, scope, receive, call_id)
-            connection.on_gone = call.leave
+            connection.watch(call.leave)
             await answer.send(ask)
             call.finish()
         except (FallbackError, EngineError) as exc:
@@ -97,7 +97,7 @@ class AnswerRoute:
             await answer.fail(FallbackError("internal error; the front's log has the traceback"))
             raise
         finally:
-            connection.on_gone = None
+            connection.unwatch()
             self._front.calls.leave(call)
 
 
@@ -173,13 +173,13 @@ class _Answer:
 
     async def _send_whole(self, ask: Ask) -> None:
         reply = await self._front.client.ask(ask.body, kind=ask.kind, **ask.options)
+        self._call.finish()  # whoever stops the front now finds it answered, never half of it
         raw = compact_json(reply.body).encode()
         head = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(raw)),
             *self._origin_headers(reply.origin),
         ]
-        self._is_begun = True
         await self._send(_start(200, head))
         await self._send(_part(raw, is_last=True))
 
@@ -189,8 +189,8 @@ class _Answer:
         try:
             chunks = await stream.next_chunks()
             assert stream.origin is not None
-            self._is_begun = True
             await self._send(_start(200, [*_STREAM_HEADERS, *self._origin_headers(stream.origin)]))
+            self._is_begun = True
             tail = b""
             while chunks is not None:
                 events = b"".join([b"data: %b\n\n" % chunk_bytes(chunk) for chunk in chunks])

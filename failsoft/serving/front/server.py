@@ -1,8 +1,8 @@
 """The front's server: reload on SIGHUP, drain on SIGTERM, flush the store, exit.
 
 First SIGTERM or SIGINT: not ready, new calls get 503, open ones may finish for
-``drain_s``, what still runs then gets a typed error. A second signal does that at once,
-a third does not even wait for the store. Units: seconds.
+``drain_s``, what still runs then gets a typed error. A second signal does that at once;
+one that comes once the calls are over does not even wait for the store. Units: seconds.
 """
 
 import asyncio

@@ -183,6 +183,7 @@ def test_a_bad_header_is_named_with_value_and_range(
         ({"messages": "hi"}, 400, "messages"),
         ({"stream": "yes"}, 400, "stream"),
         ({"n": 0}, 400, "n"),
+        ({"cache_salt": json.loads("[" * 500 + "]" * 500)}, 400, "body"),
     ],
 )
 def test_a_bad_body_names_its_field(

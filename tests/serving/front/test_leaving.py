@@ -1,6 +1,7 @@
 """A caller who leaves costs nothing more: everything behind is cancelled at once."""
 
 import json
+import signal
 import socket
 import time
 from typing import Any
@@ -110,3 +111,30 @@ def test_a_caller_who_reads_nothing_is_dropped_some_time_after_its_deadline(
 
     assert time.monotonic() - began_s > UNREAD_S
     connection.close()
+
+
+def test_a_caller_who_leaves_after_a_long_request_is_noticed_too(
+    shared: FrontProcess, server_a: FaultServer
+) -> None:
+    """A body of which 64 KiB lie ready holds its connection up; it stayed so, and hid the end."""
+    long = json.dumps({"messages": [{"role": "user", "content": "x"}], "tag": "x" * 200_000})
+    raw = raw_post("/v1/chat/completions", long.encode())
+    head, _, body = raw.partition(b"\r\n\r\n")
+    connection = send(shared, tag="x" * 900_000)  # after which the system keeps more of it ready
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    server_a.plan(default={"do": "stall"})
+    connection.sendall(head + b"\r\n\r\n")
+    assert wait_until(lambda: shared.status()["num_open_calls"] == 1)  # it waits for the body
+    shared.popen.send_signal(signal.SIGSTOP)
+    try:
+        connection.sendall(body)
+    finally:
+        shared.popen.send_signal(signal.SIGCONT)
+    assert has_call(shared, server_a)
+
+    left_s = time.monotonic()
+    connection.close()
+
+    closed_s = server_a.wait_closed(1, timeout_s=0.5)
+    assert closed_s is not None
+    assert closed_s - left_s < MAX_S

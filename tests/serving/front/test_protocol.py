@@ -3,8 +3,10 @@
 import socket
 
 import httpx2
+import pytest
 
 from tests.engine.http.rig import raw_post
+from tests.fallback.fault_server import FaultServer
 from tests.serving.front.rig import FrontProcess
 
 ASK = b'{"messages": [{"role": "user", "content": "x"}]}'
@@ -72,3 +74,61 @@ def test_requests_that_come_at_once_are_answered_in_order(shared: FrontProcess) 
             received += piece
 
     assert received.count(b"HTTP/1.1 200") == 2
+
+
+def test_nothing_is_answered_behind_a_stream_that_broke(
+    shared: FrontProcess, server_a: FaultServer
+) -> None:
+    """The connection closes after the event, also where a second call waits on it."""
+    server_a.plan({"do": "cut", "how": "eof"})
+    stream = ASK.replace(b"{", b'{"stream": true, ', 1)
+    with connect(shared) as connection:
+        connection.sendall(raw_post("/v1/chat/completions", stream) * 2)
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+
+    assert received.count(b"HTTP/1.1 200") == 1
+    assert b"stream_interrupted" in received
+    assert received.endswith(b"0\r\n\r\n")
+
+
+OFFER = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAEAAEAAAAIAAAAB")
+"""What Java's own client sends along with each plain request."""
+
+
+@pytest.mark.parametrize("size", [1, 40, 400], ids=["bytes", "pieces", "packet"])
+def test_who_offers_another_protocol_is_answered_in_this_one(
+    shared: FrontProcess, server_a: FaultServer, size: int
+) -> None:
+    """Its body used to be lost: a 400, and where it came later it was read as the next request."""
+    forged = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    raw = raw_post("/v1/chat/completions", ASK + b" " * 50 + b"\n", *OFFER)
+    evil = raw_post("/v1/chat/completions", forged, *OFFER)
+    with connect(shared) as connection:
+        for start in range(0, len(raw), size):
+            connection.sendall(raw[start : start + size])
+        received = connection.recv(65536)
+        connection.sendall(evil + forged)
+        while received.count(b"HTTP/1.1 ") < 3:
+            piece = connection.recv(65536)
+            assert piece
+            received += piece
+
+    statuses = [reply[:3] for reply in received.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"200", b"400", b"200"], "the body of the second is no request"
+    assert server_a.stats()["requests"][0]["body"]["messages"][0]["content"] == "x"
+
+
+def test_a_body_in_chunks_behind_an_offer_is_no_request(shared: FrontProcess) -> None:
+    """Nobody can say where it ends: one answer, and the connection closes."""
+    head, _, _ = raw_post("/v1/chat/completions", b"", *OFFER).partition(b"\r\n\r\n")
+    head = head.replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    with connect(shared) as connection:
+        connection.sendall(head + b"\r\n\r\n2a\r\nGET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+
+    assert received.count(b"HTTP/1.1 ") == 1
+    assert received.startswith(b"HTTP/1.1 400")
