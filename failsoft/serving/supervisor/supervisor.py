@@ -218,9 +218,11 @@ class Supervisor:
         self._over.set()
 
     def _on_hangup(self) -> None:
+        if self._over.is_set():
+            return  # a closed terminal is told twice, by the shell and by the kernel
         if self._hangup.is_real:
             self._on_stop(signal.SIGTERM)
-        elif not self._over.is_set():
+        else:
             self._reload()
 
     def _reload(self) -> None:
