@@ -1,7 +1,8 @@
 """What the processes of ``failsoft up`` tell the rest of the machine about themselves.
 
-Two files in ``<home>/run/processes``, private and replaced as a whole: ``front.json``,
-written by the front while it serves, and ``supervisor.json``, written at each change.
+Files in ``<home>/run/processes``, private and replaced as a whole: ``front.json``,
+written by the front while it serves, ``supervisor.json``, written at each change, and the
+settings that run (`accepted_settings`).
 Stamps are UTC epoch milliseconds. A file whose process is gone reads as None.
 """
 
@@ -108,6 +109,11 @@ def withdraw_supervisor(home: Path, pid: int) -> None:
 
 def _path(home: Path, name: str) -> Path:
     return run_folder(home) / "processes" / f"{name}.json"
+
+
+def accepted_settings(home: Path) -> Path:
+    """Return where the settings that `failsoft up` runs by are kept; there while it runs."""
+    return run_folder(home) / "processes" / "settings.toml"
 
 
 def read_last_children(home: Path) -> tuple[ChildState, ...]:

@@ -97,6 +97,6 @@ def test_a_product_that_is_no_number_is_the_worst_error(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         PackedLinear, "forward", lambda _, hidden: torch.full((*hidden.shape[:-1], 40), torch.nan)
     )
-    model = nn.Sequential(nn.Linear(16, 40), nn.Linear(16, 40)).requires_grad_(False)
+    model = nn.Sequential(nn.Linear(16, 40), nn.Linear(16, 40)).requires_grad_(requires_grad=False)
 
     assert pack_linears(model, torch.float32) == float("inf")

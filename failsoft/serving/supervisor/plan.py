@@ -13,8 +13,7 @@ from typing import Protocol
 
 from failsoft.engine.http.listen import base_url
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
-from failsoft.run_state import ChildKind, read_front
-from failsoft.serving.supervisor.accepted import copy_path
+from failsoft.run_state import ChildKind, accepted_settings, read_front
 from failsoft.serving.supervisor.backoff import RestartRules
 from failsoft.serving.supervisor.child import Launch
 from failsoft.serving.supervisor.needs import EngineNeed
@@ -125,7 +124,7 @@ class Plans:
         self.ops_url = base_url(ops)
         self._commands = commands
         self._home = home
-        self._config = copy_path(home)
+        self._config = accepted_settings(home)
         self._rules = rules
         self._fds = {"front": api.fileno(), "ops": ops.fileno()}
         self._finder = EngineFinder(home)
