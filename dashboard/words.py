@@ -98,6 +98,15 @@ def version(name: str | None, digest_text: str | None) -> str:
     return " ".join(known) or NONE
 
 
+def file_name(path: str) -> str:
+    """Return a path's last part: where it lies matters to few who read a page.
+
+    >>> file_name("/srv/app/failsoft.toml")
+    'failsoft.toml'
+    """
+    return path.rpartition("/")[2] or path
+
+
 def headline(verdict: Verdict) -> str:
     """Return the verdict in a word or two."""
     return _HEADLINES[verdict.answers]
