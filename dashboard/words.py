@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from failsoft.dashboard.standing import (
     Answers,
-    LastError,
     Queue,
     Rung,
     Standing,
@@ -16,6 +15,7 @@ from failsoft.dashboard.standing import (
     Verdict,
     is_model,
 )
+from failsoft.front_status import LastError
 from failsoft.run_state import ChildState
 
 UNKNOWN = "unknown"

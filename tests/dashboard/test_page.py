@@ -142,7 +142,7 @@ def test_the_page_needs_no_inline_script_or_style(running: Running) -> None:
 
 
 def test_the_settings_file_is_named_and_where_it_lies_is_its_title(running: Running) -> None:
-    """A page may be shown to others; a machine's folders are none of their business."""
+    """A long path says little; a picture of the page shows nobody's folders."""
     running.home.publish_supervisor(child("front"), settings="/srv/app/failsoft.toml")
 
     page = page_of(running)
