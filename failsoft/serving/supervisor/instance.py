@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from failsoft.config.run_files import is_alive, run_folder
+from failsoft.config.run_files import is_alive, is_running, run_folder
 from failsoft.errors import AlreadyRunningError
 from failsoft.run_state import read_last_children, read_supervisor
 from failsoft.serving.lifeline import GRACE_S
@@ -33,7 +33,7 @@ def sole_supervisor(home: Path) -> Iterator[None]:
     """
     path = run_folder(home) / "processes" / "supervisor.lock"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.open("a+", encoding="utf-8") as file:
+    with open(path, "a+", encoding="utf-8", opener=_open_private) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -43,6 +43,10 @@ def sole_supervisor(home: Path) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _already_running(home: Path, noted: str) -> AlreadyRunningError:
@@ -91,10 +95,15 @@ def _is_ours(pid: int) -> bool:
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove files of processes that are gone, half-written ones too."""
+    """Remove files of processes that are gone, half-written ones too.
+
+    After a reboot their numbers may be others': an engine's file would have prompts and its
+    token sent to whoever has its port now.
+    """
     for path in folder.glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            if not is_alive(int(json.loads(path.read_text("utf-8"))["pid"])):
+            written = json.loads(path.read_text("utf-8"))
+            if not is_running(int(written["pid"]), written.get("process_start")):
                 path.unlink()
     for path in folder.glob("*.tmp"):
         pid = path.suffixes[-2].removeprefix(".") if len(path.suffixes) > 1 else ""
