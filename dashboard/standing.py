@@ -129,7 +129,7 @@ class Traffic:
 
     windows: tuple[Window | UnknownWindow, ...]
     """From short to long."""
-    last_reply: LastReply | None
+    last_reply: LastReply | Unknown | None
     """None when the longest window holds none."""
 
 
