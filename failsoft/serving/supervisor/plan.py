@@ -164,7 +164,7 @@ class Plans:
             name="ops",
             kind="ops",
             launch=lambda: launch,
-            health_url=lambda _pid: f"{self.ops_url}/health/live",
+            health_url=lambda _pid: f"{self.ops_url}/health",
             restart=replace(self._rules.restart, is_first_free=True),
             watch=self._rules.watch,
             is_judged=False,
