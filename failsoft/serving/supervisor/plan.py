@@ -57,11 +57,19 @@ class Commands(Protocol):
 
 
 class OwnCommands:
-    """`failsoft`'s own commands."""
+    """`failsoft`'s own commands.
+
+    Args:
+        allowed_hosts: ``Host`` names that the front answers to beside its address.
+    """
+
+    def __init__(self, *, allowed_hosts: Sequence[str] = ()) -> None:
+        self._allowed_hosts = allowed_hosts
 
     def front(self, *, config: Path, fd: int) -> Sequence[str]:
         """Return the front's command line."""
-        return _failsoft("front", "--config", str(config), "--fd", str(fd))
+        hosts = [f"--allowed-host={host}" for host in self._allowed_hosts]
+        return _failsoft("front", "--config", str(config), "--fd", str(fd), *hosts)
 
     def ops(self, *, config: Path, fd: int) -> Sequence[str]:
         """Return the ops process' command line."""
