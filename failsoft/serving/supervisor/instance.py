@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from failsoft.config.run_files import is_alive, is_running, run_folder
-from failsoft.errors import AlreadyRunningError
+from failsoft.errors import AlreadyRunningError, ConfigError
 from failsoft.run_state import read_last_children, read_supervisor
 from failsoft.serving.lifeline import GRACE_S
 from failsoft.serving.lifeline import VARIABLE as LIFELINE_VARIABLE
@@ -30,10 +31,9 @@ def sole_supervisor(home: Path) -> Iterator[None]:
 
     Raises:
         AlreadyRunningError: There is one; the error names its process and URL.
+        ConfigError: *home* cannot be written to.
     """
-    path = run_folder(home) / "processes" / "supervisor.lock"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(path, "a+", encoding="utf-8", opener=_open_private) as file:
+    with _open_lock(home) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -43,6 +43,16 @@ def sole_supervisor(home: Path) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _open_lock(home: Path) -> TextIO:
+    path = run_folder(home) / "processes" / "supervisor.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open(path, "a+", encoding="utf-8", opener=_open_private)
+    except OSError as exc:
+        allowed = f"a folder that this user may write to ({exc.strerror})"
+        raise ConfigError(key="FAILSOFT_HOME", value=str(home), allowed=allowed) from exc
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.errors import AlreadyRunningError
+from failsoft.errors import AlreadyRunningError, ConfigError
 from failsoft.fallback.discovery import RunningEngine, engine_file, publish_engine
 from failsoft.run_state import (
     ChildState,
@@ -56,6 +56,17 @@ def test_a_second_one_is_refused_with_pid_and_url(tmp_path: Path) -> None:
     assert "http://127.0.0.1:8000/v1" in message
     assert "\n" not in message
     with sole_supervisor(tmp_path):
+        pass
+
+
+def test_a_home_that_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
+    """A file lies where the folder should be; a disk that is read-only says the same."""
+    (tmp_path / "home").write_text("")
+
+    with (
+        pytest.raises(ConfigError, match="FAILSOFT_HOME.*may write to"),
+        sole_supervisor(tmp_path / "home"),
+    ):
         pass
 
 
