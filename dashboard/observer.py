@@ -12,12 +12,13 @@ from pathlib import Path
 from failsoft.config.settings import Settings
 from failsoft.dashboard.picture import Seen, draw
 from failsoft.dashboard.sources.engines import ask_engine, late_engine
-from failsoft.dashboard.sources.front import FrontReading, ask_front
+from failsoft.dashboard.sources.front import ask_front
 from failsoft.dashboard.sources.ledger import Ledger, LedgerReading
 from failsoft.dashboard.sources.local_http import LocalHttp
 from failsoft.dashboard.sources.together import together
 from failsoft.dashboard.standing import Engine, Standing, Unknown
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from failsoft.front_status import FrontStatus
 from failsoft.run_state import FrontState, SupervisorState, read_front, read_supervisor
 
 ASK_S = 1.0
@@ -27,7 +28,7 @@ ALL_S = 1.5
 
 _FRONT, _STORE = "the front", "the store"
 """Not slots: a slot's name holds no space."""
-_Reading = FrontReading | LedgerReading | Engine
+_Reading = FrontStatus | LedgerReading | Engine
 
 
 class Observer:
@@ -74,7 +75,7 @@ class Observer:
         said = together(self._asks(front_state, places, now_ms), limit_s=ALL_S)
         front = said.pop(_FRONT, Unknown(reason="it does not run"))
         store = said.pop(_STORE)
-        assert isinstance(front, FrontReading | Unknown)
+        assert isinstance(front, FrontStatus | Unknown)
         assert isinstance(store, LedgerReading | Unknown)
         return Seen(
             at_ms=now_ms,

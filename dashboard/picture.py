@@ -10,14 +10,12 @@ from typing import Literal
 
 from failsoft.config.settings import CACHE_RUNG, LadderConfig, Settings
 from failsoft.dashboard.incidents import incidents_of
-from failsoft.dashboard.sources.front import FrontLadder, FrontReading
 from failsoft.dashboard.sources.ledger import LedgerReading
 from failsoft.dashboard.standing import (
     Answers,
     Engine,
     Front,
     Ladder,
-    LastError,
     Rung,
     Standing,
     Traffic,
@@ -25,6 +23,7 @@ from failsoft.dashboard.standing import (
     Verdict,
 )
 from failsoft.dashboard.verdict import by_calls, doubted, judge, worst
+from failsoft.front_status import FrontStatus, LadderStatus, LastError, RungStatus
 from failsoft.run_state import FrontState, SupervisorState
 from failsoft.store.traffic import CallEnd
 
@@ -43,7 +42,7 @@ class Seen:
     """None when none runs."""
     front_state: FrontState | None
     """Where the front says it listens; None when it says nothing."""
-    front: FrontReading | Unknown
+    front: FrontStatus | Unknown
     engines: Mapping[str, Engine]
     """By slot."""
     store: LedgerReading | Unknown
@@ -74,7 +73,7 @@ def _api_url(seen: Seen) -> str | None:
     return seen.supervisor.api_url if seen.supervisor is not None else None
 
 
-def _front_of(reading: FrontReading) -> Front:
+def _front_of(reading: FrontStatus) -> Front:
     return Front(
         pid=reading.pid,
         started_at_ms=reading.started_at_ms,
@@ -96,18 +95,18 @@ def _ladders(seen: Seen) -> tuple[Ladder, ...]:
     )
 
 
-def _told_by_front(seen: Seen, front: FrontReading, ladder: FrontLadder) -> Ladder:
-    rungs = tuple(doubted(rung, seen.engines) for rung in ladder.rungs)
+def _told_by_front(seen: Seen, front: FrontStatus, ladder: LadderStatus) -> Ladder:
+    rungs = tuple(doubted(_told(rung), seen.engines) for rung in ladder.rungs)
     children = seen.supervisor.children if seen.supervisor is not None else ()
     verdict = judge(
         rungs,
         is_draining=front.is_draining,
         recent=_recent(seen, ladder.name),
         events=() if isinstance(seen.store, Unknown) else seen.store.events,
-        running_since={
-            child.slot: child.since_ms
+        running_since={  # by name: one that leaves still has the slot, but not its name
+            child.name: child.since_ms
             for child in children
-            if child.slot is not None and child.phase == "running"
+            if child.kind == "engine" and child.phase == "running"
         },
         front_since_ms=front.started_at_ms,
     )
@@ -117,6 +116,23 @@ def _told_by_front(seen: Seen, front: FrontReading, ladder: FrontLadder) -> Ladd
         rungs=tuple(_with_error(seen, rung) for rung in rungs),
         budget_refused_total=ladder.budget_refused_total,
         traffic=_traffic(seen, ladder.name),
+    )
+
+
+def _told(rung: RungStatus) -> Rung:
+    """Return *rung* as the front has it."""
+    return Rung(
+        index=rung.index,
+        name=rung.name,
+        kind=rung.kind,
+        slot=rung.slot,
+        can_serve=rung.can_serve,
+        why_not=rung.why_not,
+        breaker=rung.breaker,
+        retry_in_s=rung.retry_in_s,
+        version_name=rung.version_name,
+        version_digest=rung.version_digest,
+        last_error=rung.last_error,
     )
 
 

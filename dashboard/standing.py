@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Literal
 
 from failsoft.config.settings import CACHE_RUNG
+from failsoft.front_status import LastError
 from failsoft.run_state import Reload, SupervisorState
 
 
@@ -51,15 +52,6 @@ class Verdict:
     version_digest: str | None = None
     since_ms: int | None = None
     """When it began to be so; None when nothing tells."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastError:
-    """What a rung failed at last."""
-
-    at_ms: int
-    outcome: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +129,7 @@ class Traffic:
 
     windows: tuple[Window | UnknownWindow, ...]
     """From short to long."""
-    last_reply: LastReply | None
+    last_reply: LastReply | Unknown | None
     """None when the longest window holds none."""
 
 

@@ -7,7 +7,8 @@ Knows nothing of HTTP or the store; pure functions. The rules, first match wins:
    `MIN_FAILED`: no, whatever the rungs claim. Streams that were cut do not count here: a
    killed engine cuts several at once, and the next call is answered by the rung below.
 3. The first model that can serve: yes if it is the ladder's first, but degraded where
-   `NUM_DOUBTFUL` calls of the last minute failed; a lower one: degraded.
+   `NUM_DOUBTFUL` calls of the last minute failed, or where all its replies since the model
+   can serve came from below it; a lower one: degraded.
 4. Only kept replies: degraded, for new questions fail.
 5. Nothing can serve: no; unknown if somebody may be able to and cannot be asked.
 
@@ -31,9 +32,17 @@ NUM_DOUBTFUL = 2
 
 
 def doubted(rung: Rung, engines: Mapping[str, Engine]) -> Rung:
-    """Return *rung* as its own engine lets it stand: what cannot be confirmed is not believed."""
-    if not rung.can_serve or rung.slot is None or rung.slot not in engines:
+    """Return *rung* as its own engine lets it stand: what cannot be confirmed is not believed.
+
+    A breaker whose time is over lets a call through, which tells how the next call fares and
+    not how it ends: without an engine to ask, that is not known.
+    """
+    if not rung.can_serve:
         return rung
+    if rung.slot is None or rung.slot not in engines:
+        if rung.breaker in (None, "closed"):
+            return rung
+        return replace(rung, can_serve=None, why_not="it failed, and was not asked again since")
     queue = engines[rung.slot].queue
     if isinstance(queue, Unknown):
         return replace(rung, can_serve=None, why_not=f"its engine cannot be asked: {queue.reason}")
@@ -79,6 +88,8 @@ def judge(
             *(_unable_since(above, events) for above in models[:able]),
         ]
     )
+    if not able and (passed := _passed_over(rungs, rung, recent, since_ms)) is not None:
+        return passed
     doubt = _why_passed(models[:able]) if able else _some_failed(recent)
     return Verdict(
         answers=Answers.DEGRADED if doubt else Answers.YES,
@@ -152,6 +163,33 @@ def _some_failed(recent: Sequence[CallEnd]) -> str:
     counted = [end for end in recent if is_broken(end) or end.endpoint is not None]
     num = sum(map(is_broken, counted))
     return f"{num} of the last {len(counted)} calls failed" if num >= NUM_DOUBTFUL else ""
+
+
+def _passed_over(
+    rungs: Sequence[Rung], first: Rung, recent: Sequence[CallEnd], since_ms: int | None
+) -> Verdict | None:
+    """Return the verdict when nobody was answered by *first*, though it can serve.
+
+    Its breaker needs many calls to open: with few, each steps down and no rung looks broken.
+    """
+    places = {rung.name: rung for rung in rungs if rung.index >= first.index}
+    replies = [
+        places[end.endpoint]
+        for end in recent
+        if end.outcome is CallOutcome.OK and end.started_at_ms >= (since_ms or 0)
+        if end.endpoint in places
+    ]
+    if not replies or first in replies:
+        return None
+    who = " and ".join(dict.fromkeys(rung.name for rung in replies))
+    what = "the last reply" if len(replies) == 1 else f"the last {len(replies)} replies"
+    return Verdict(
+        answers=Answers.DEGRADED,
+        reason=f"{first.name} can serve, but {what} came from {who}",
+        rung=replies[0].name,
+        version_name=replies[0].version_name,
+        version_digest=replies[0].version_digest,
+    )
 
 
 def _all_failed(recent: Sequence[CallEnd]) -> Verdict | None:

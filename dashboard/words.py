@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from failsoft.dashboard.standing import (
     Answers,
-    LastError,
     Queue,
     Rung,
     Standing,
@@ -16,6 +15,7 @@ from failsoft.dashboard.standing import (
     Verdict,
     is_model,
 )
+from failsoft.front_status import LastError
 from failsoft.run_state import ChildState
 
 UNKNOWN = "unknown"
@@ -96,6 +96,15 @@ def version(name: str | None, digest_text: str | None) -> str:
     """Return a version by its name and the first digits of its digest."""
     known = [part for part in (name, digest_text and digest(digest_text)) if part]
     return " ".join(known) or NONE
+
+
+def file_name(path: str) -> str:
+    """Return a path's last part: where it lies matters to few who read a page.
+
+    >>> file_name("/srv/app/failsoft.toml")
+    'failsoft.toml'
+    """
+    return path.rpartition("/")[2] or path
 
 
 def headline(verdict: Verdict) -> str:

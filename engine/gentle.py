@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar
 
 NICENESS = 5
@@ -38,10 +39,15 @@ def gently(work: Callable[[], _T]) -> _T:
 
 
 def _run(work: Callable[[], _T], future: "Future[_T]") -> None:
-    own = threading.get_native_id()
-    niceness = min(os.getpriority(os.PRIO_PROCESS, own) + NICENESS, _LOWEST)
-    os.setpriority(os.PRIO_PROCESS, own, niceness)
     try:
+        _yield_to_others()
         future.set_result(work())
     except BaseException as exc:  # noqa: BLE001 - the caller's to handle, whatever it is
         future.set_exception(exc)
+
+
+def _yield_to_others() -> None:
+    own = threading.get_native_id()
+    with suppress(OSError):  # a sandbox that forbids it must not keep an engine from loading
+        niceness = min(os.getpriority(os.PRIO_PROCESS, own) + NICENESS, _LOWEST)
+        os.setpriority(os.PRIO_PROCESS, own, niceness)

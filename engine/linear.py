@@ -9,6 +9,7 @@ GFLOP/s where float32 reaches 150). There the stored bfloat16 weights are widene
 which is exact, and the arithmetic is float32.
 """
 
+import math
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -100,12 +101,16 @@ def pack_linears(model: nn.Module, dtype: torch.dtype) -> float:
 def product_error(
     made: nn.Module, linear: nn.Linear, dtype: torch.dtype, generator: torch.Generator
 ) -> float:
-    """Return the largest error of *made* on random rows, in standard deviations of *linear*'s."""
+    """Return the largest error of *made* on random rows, in standard deviations of *linear*'s.
+
+    Infinity where there is no number: `max` would pass over NaN, and with it over the layer.
+    """
     weight = linear.weight.detach()
     probe = torch.randn(2, linear.in_features, generator=generator).to(weight.device, dtype)
     bias = None if linear.bias is None else linear.bias.detach().to(dtype)
     plain = functional.linear(probe, weight.to(dtype), bias).float()
-    return float((made(probe).float() - plain).abs().max() / plain.std().clamp_min(1e-6))
+    error = float((made(probe).float() - plain).abs().max() / plain.std().clamp_min(1e-6))
+    return math.inf if math.isnan(error) else error
 
 
 def own_weights(model: nn.Module, dtype: torch.dtype) -> None:

@@ -6,6 +6,7 @@ tokens mixed with chunks, with block edges and windows crossed. Logits at the en
 every chunk must agree. A model that fails is refused, with the error measured.
 """
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,8 +48,8 @@ class SelfTestResult:
 
     @property
     def has_passed(self) -> bool:
-        """Whether the error is within the limit; NaN is not."""
-        return self.max_error <= self.limit
+        """Whether the error is within the limit; NaN is not, and a limit without end is none."""
+        return self.max_error <= self.limit < math.inf
 
 
 def make_probes(
@@ -181,6 +182,8 @@ def max_difference(reference: list[torch.Tensor], measured: list[torch.Tensor]) 
     for want, have in zip(reference, measured, strict=True):
         # Masked vocabulary entries are -inf on both sides.
         known = want.isfinite()
+        if bool(want.isnan().any()) or not bool(known.any()):
+            return float("inf")  # NaN on both sides is no agreement
         if not bool((known == have.isfinite()).all()):
             return float("inf")
         spread = float(want[known].std().clamp_min(1e-6))

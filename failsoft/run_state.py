@@ -1,7 +1,8 @@
 """What the processes of ``failsoft up`` tell the rest of the machine about themselves.
 
-Two files in ``<home>/run/processes``, private and replaced as a whole: ``front.json``,
-written by the front while it serves, and ``supervisor.json``, written at each change.
+Files in ``<home>/run/processes``, private and replaced as a whole: ``front.json``,
+written by the front while it serves, ``supervisor.json``, written at each change, and the
+settings that run (`accepted_settings`).
 Stamps are UTC epoch milliseconds. A file whose process is gone reads as None.
 """
 
@@ -11,7 +12,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from failsoft.config.run_files import is_alive, is_private, run_folder, write_private_json
+from failsoft.config.run_files import (
+    is_private,
+    is_running,
+    process_start,
+    run_folder,
+    write_private_json,
+)
 
 SCHEMA = 1
 _State = TypeVar("_State", "FrontState", "SupervisorState")
@@ -76,12 +83,12 @@ class SupervisorState:
 
 def write_front(home: Path, state: FrontState) -> None:
     """Publish where the front listens."""
-    write_private_json(_path(home, "front"), {"schema": SCHEMA, **asdict(state)})
+    _write(_path(home, "front"), state)
 
 
 def write_supervisor(home: Path, state: SupervisorState) -> None:
     """Publish what runs."""
-    write_private_json(_path(home, "supervisor"), {"schema": SCHEMA, **asdict(state)})
+    _write(_path(home, "supervisor"), state)
 
 
 def read_front(home: Path) -> FrontState | None:
@@ -106,8 +113,18 @@ def withdraw_supervisor(home: Path, pid: int) -> None:
         _path(home, "supervisor").unlink(missing_ok=True)
 
 
+def _write(path: Path, state: FrontState | SupervisorState) -> None:
+    content = {"schema": SCHEMA, "process_start": process_start(state.pid), **asdict(state)}
+    write_private_json(path, content)
+
+
 def _path(home: Path, name: str) -> Path:
     return run_folder(home) / "processes" / f"{name}.json"
+
+
+def accepted_settings(home: Path) -> Path:
+    """Return where the settings that `failsoft up` runs by are kept; there while it runs."""
+    return run_folder(home) / "processes" / "settings.toml"
 
 
 def read_last_children(home: Path) -> tuple[ChildState, ...]:
@@ -115,23 +132,25 @@ def read_last_children(home: Path) -> tuple[ChildState, ...]:
 
     Empty when there is no such file.
     """
-    state = _parse(_path(home, "supervisor"), _supervisor_of)
+    state = _parse(_path(home, "supervisor"), _supervisor_of, may_be_gone=True)
     return () if state is None else state.children
 
 
 def _read(path: Path, parse: Callable[[dict[str, Any]], _State]) -> _State | None:
-    state = _parse(path, parse)
-    return state if state is not None and is_alive(state.pid) else None
+    return _parse(path, parse, may_be_gone=False)
 
 
-def _parse(path: Path, parse: Callable[[dict[str, Any]], _State]) -> _State | None:
+def _parse(
+    path: Path, parse: Callable[[dict[str, Any]], _State], *, may_be_gone: bool
+) -> _State | None:
     try:
         if not is_private(path.stat()):
             return None
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw.pop("schema") != SCHEMA:
             return None
-        return parse(raw)
+        started = raw.pop("process_start", None)
+        return parse(raw) if may_be_gone or is_running(raw["pid"], started) else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None  # absent, or written by another failsoft
 

@@ -5,9 +5,10 @@ replaced as a whole by a rename:
 
     {"schema": 1, "slot": "primary", "url": "http://127.0.0.1:40123/v1",
      "token": "…", "pid": 4711, "version": "smollm2-v1",
-     "version_digest": "…64 hex…", "max_model_len": 2048}
+     "version_digest": "…64 hex…", "max_model_len": 2048, "process_start": 81234}
 
-``token``, ``version_digest`` and ``max_model_len`` may be null. A file that others
+``token``, ``version_digest``, ``max_model_len`` and ``process_start`` (`process_start` of
+``pid``) may be null. A file that others
 may read is refused: it holds the engine's token.
 """
 
@@ -19,7 +20,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from failsoft.config.run_files import is_alive, is_private, run_folder, write_private_json
+from failsoft.config.run_files import (
+    is_alive,
+    is_private,
+    is_running,
+    process_start,
+    run_folder,
+    write_private_json,
+)
 
 SCHEMA = 1
 
@@ -47,7 +55,8 @@ def engine_file(home: Path, slot: str) -> Path:
 
 def publish_engine(home: Path, engine: RunningEngine) -> None:
     """Write *engine*'s file, whole or not at all; only its owner may read it."""
-    write_private_json(engine_file(home, engine.slot), {"schema": SCHEMA, **asdict(engine)})
+    content = {"schema": SCHEMA, **asdict(engine), "process_start": process_start(engine.pid)}
+    write_private_json(engine_file(home, engine.slot), content)
 
 
 def withdraw_engine(home: Path, engine: RunningEngine) -> None:
@@ -86,8 +95,12 @@ class EngineFinder:
                 return read
             known = self._known[slot] = (stamp, read)
         if not is_alive(known[1].pid):
-            return f"the engine of slot {slot} has died (its process is gone)"
+            return _died(slot)
         return known[1]
+
+
+def _died(slot: str) -> str:
+    return f"the engine of slot {slot} has died (its process is gone)"
 
 
 def _command(slot: str) -> str:
@@ -98,7 +111,11 @@ def _read(path: Path, status: os.stat_result) -> RunningEngine | str:
     if not is_private(status):
         return f"{path.name} may be read by others; remove it, then run {_command(path.stem)}"
     try:
-        return _parse(json.loads(path.read_text(encoding="utf-8")))
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        engine = _parse(raw)
+        # Looked at once for each file: at each call it would cost more than it is worth.
+        has_died = not is_running(engine.pid, raw.get("process_start"))
+        return _died(path.stem) if has_died else engine
     except (OSError, ValueError, TypeError, KeyError):
         return f"{path.name} is no engine file of schema {SCHEMA}; run {_command(path.stem)} again"
 

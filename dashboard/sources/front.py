@@ -1,47 +1,19 @@
-"""The front's own word: ``GET /internal/status``, one JSON document of schema 1.
+"""The front's own word: ``GET /internal/status``, as `failsoft.front_status` has it.
 
 Knows nothing of verdicts. Fields that a newer front adds are ignored.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
-
 from pydantic import TypeAdapter, ValidationError
 
 from failsoft.dashboard.sources.local_http import LocalHttp
-from failsoft.dashboard.standing import Rung, Unknown
-from failsoft.run_state import FrontState, Reload
+from failsoft.dashboard.standing import Unknown
+from failsoft.front_status import FrontStatus
+from failsoft.run_state import FrontState
+
+_document = TypeAdapter(FrontStatus)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontLadder:
-    """One ladder as the front has it."""
-
-    name: str
-    budget_refused_total: int
-    rungs: tuple[Rung, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontReading:
-    """What the front says."""
-
-    schema: Literal[1]
-    pid: int
-    started_at_ms: int
-    is_draining: bool
-    num_open_calls: int
-    settings_read_at_ms: int
-    ladders: tuple[FrontLadder, ...]
-    dropped_records: Mapping[str, int]
-    last_reload: Reload | None = None
-
-
-_document = TypeAdapter(FrontReading)
-
-
-def ask_front(state: FrontState, http: LocalHttp) -> FrontReading | Unknown:
+def ask_front(state: FrontState, http: LocalHttp) -> FrontStatus | Unknown:
     """Return what the front of *state* says, or why it says nothing."""
     url = f"{state.url.rstrip('/').removesuffix('/v1')}/internal/status"
     got = http.get(url, token=state.token)

@@ -33,6 +33,8 @@ NUM_EVENTS = 300
 _KEPT_TIMES = 30
 """A count is kept for so many times what it took, so that counting takes a thirtieth of the
 time at most: a busy day's half second is 15 s old, a quiet one's millisecond is always fresh."""
+_LEAST_S = 0.05
+"""What a query gets when the time is over: five minutes of calls can be counted in it."""
 _BROKEN = (CallOutcome.FAILED, CallOutcome.INCOMPLETE, CallOutcome.DEADLINE)
 
 
@@ -53,9 +55,9 @@ class LedgerReading:
 
 
 class _Kept(NamedTuple):
-    """A window that was counted a moment ago."""
+    """A window that was counted a moment ago, or could not be."""
 
-    window: Window
+    window: Window | UnknownWindow
     until_s: float
     """Monotonic seconds."""
 
@@ -65,7 +67,7 @@ class Ledger:
 
     Args:
         config: Which database.
-        limit_s: Seconds that one query may take.
+        limit_s: Seconds that one query may take, and all that depend on the store's size together.
     """
 
     def __init__(self, config: StoreConfig, *, limit_s: float) -> None:
@@ -114,55 +116,79 @@ class Ledger:
     def _read(
         self, database: Database, ladders: Mapping[str, Sequence[str]], now_ms: int
     ) -> LedgerReading:
+        """Ask what costs nothing first: a busy day that cannot be counted hides no incident."""
+        until_s = time.monotonic() + self._limit_s
         reader = StoreReader(database)
         traffic = TrafficReader(database, limit_s=self._limit_s)
         day_ms = now_ms - WINDOWS_S[-1] * 1000
         recent_ms = now_ms - RECENT_S * 1000
         endpoints = dict.fromkeys(name for names in ladders.values() for name in names)
+        recent = {
+            name: tuple(traffic.newest(name, since_ms=recent_ms, limit=NUM_RECENT))
+            for name in ladders
+        }
+        last_failures = traffic.last_failures(list(endpoints))
+        events, dropped = tuple(reader.events(limit=NUM_EVENTS)), reader.dropped(since_ms=day_ms)
+        late = _Late(database, until_s)
+        windows = {
+            (name, seconds): self._window(late, name, tuple(rungs), seconds=seconds, now_ms=now_ms)
+            for seconds in WINDOWS_S
+            for name, rungs in ladders.items()
+        }
         return LedgerReading(
             traffic={
                 name: Traffic(
-                    windows=tuple(
-                        self._window(traffic, name, tuple(rungs), seconds=seconds, now_ms=now_ms)
-                        for seconds in WINDOWS_S
-                    ),
-                    last_reply=_as_reply(traffic.last_reply(name, since_ms=day_ms)),
+                    windows=tuple(windows[name, seconds] for seconds in WINDOWS_S),
+                    last_reply=late.last_reply(name, since_ms=day_ms),
                 )
-                for name, rungs in ladders.items()
-            },
-            recent={
-                name: tuple(traffic.newest(name, since_ms=recent_ms, limit=NUM_RECENT))
                 for name in ladders
             },
-            last_failures=traffic.last_failures(list(endpoints)),
-            events=tuple(reader.events(limit=NUM_EVENTS)),
-            dropped_24h=reader.dropped(since_ms=day_ms),
+            recent=recent,
+            last_failures=last_failures,
+            events=events,
+            dropped_24h=dropped,
         )
 
     def _window(
-        self,
-        reader: TrafficReader,
-        ladder: str,
-        rungs: tuple[str, ...],
-        *,
-        seconds: int,
-        now_ms: int,
+        self, late: "_Late", ladder: str, rungs: tuple[str, ...], *, seconds: int, now_ms: int
     ) -> Window | UnknownWindow:
         key = (ladder, rungs, seconds)
         kept = self._kept.get(key)
         if kept is not None and time.monotonic() < kept.until_s:
             return kept.window
         begun_s = time.monotonic()
+        window: Window | UnknownWindow
         try:
-            found = reader.counts(ladder, rungs, since_ms=now_ms - seconds * 1000)
+            found = late.reader().counts(ladder, rungs, since_ms=now_ms - seconds * 1000)
+            window = window_of(found, seconds)
         except StoreError as exc:
             if seconds == WINDOWS_S[0]:
                 raise  # what cannot even count five minutes is broken
-            return UnknownWindow(window_s=seconds, reason=str(exc))
-        window = window_of(found, seconds)
+            window = UnknownWindow(window_s=seconds, reason=str(exc))
         took_s = time.monotonic() - begun_s
         self._kept[key] = _Kept(window, until_s=begun_s + took_s * _KEPT_TIMES)
         return window
+
+
+class _Late(NamedTuple):
+    """Queries that may take long on a big store, all of them together until *until_s*."""
+
+    database: Database
+    until_s: float
+    """Monotonic seconds."""
+
+    def reader(self) -> TrafficReader:
+        """Return a reader whose query has what is left of the time, and hardly any after it."""
+        left_s = round(max(_LEAST_S, self.until_s - time.monotonic()), 2)
+        return TrafficReader(self.database, limit_s=left_s)
+
+    def last_reply(self, ladder: str, *, since_ms: int) -> LastReply | Unknown | None:
+        """Return *ladder*'s newest complete reply; a ladder without one is looked through whole."""
+        try:
+            end = self.reader().last_reply(ladder, since_ms=since_ms)
+        except StoreError as exc:
+            return Unknown(reason=str(exc))
+        return None if end is None else LastReply(rung=end.endpoint or "?", at_ms=end.started_at_ms)
 
 
 def is_broken(end: CallEnd) -> bool:
@@ -180,12 +206,6 @@ def window_of(found: LadderTraffic, window_s: int) -> Window:
         num_rejected=found.outcomes[CallOutcome.REJECTED],
         num_cancelled=found.outcomes[CallOutcome.CANCELLED],
     )
-
-
-def _as_reply(end: CallEnd | None) -> LastReply | None:
-    if end is None:
-        return None
-    return LastReply(rung=end.endpoint or "?", at_ms=end.started_at_ms)
 
 
 def _other_revision(url: str, revision: str | None) -> str:

@@ -1,6 +1,6 @@
 """``failsoft demo``: watch the ladder's rungs shift while its first engine is killed.
 
-Exit 0 when every call got an answer, 1 when one failed, 130 after Ctrl-C.
+Exit 0 when every call got an answer, 1 when one failed, 130 after Ctrl-C, else 128 and the signal.
 """
 
 import os
@@ -29,7 +29,9 @@ def demo(
     """Run traffic through a `failsoft up` of its own, and kill its first engine on a timer."""
     from failsoft.cli.demo_board import make_board
 
-    signal.signal(signal.SIGTERM, _leave)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as when the terminal is closed
+        if signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
+            signal.signal(number, _leave)
     board = make_board(is_terminal=sys.stdout.isatty(), seconds=seconds)
     last: list[Moment] = []
     try:
@@ -69,5 +71,5 @@ def _play(
                 board.show(moment)
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    sys.exit(143)
+def _leave(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)

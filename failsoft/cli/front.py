@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -58,13 +59,18 @@ def front(
         typer.echo(url)
         sys.stdout.flush()
 
+    def tell(line: str) -> None:
+        # Who read it may be gone with the supervisor, at which rich exits; draining goes on.
+        with suppress(OSError, SystemExit):
+            console.print(escape(line))
+
     code = run_front(
         settings_file(config),
         _listener(fd, host, port),
         config=front_config,
         environ=os.environ,
         on_ready=tell_ready,
-        tell=lambda line: console.print(escape(line)),
+        tell=tell,
     )
     raise typer.Exit(code)
 

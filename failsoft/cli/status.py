@@ -68,14 +68,13 @@ def _look(config: Path | None) -> "Standing":
 
 def _settings_in_use(home: Path) -> Path:
     """Return the settings of what runs here, else those that would be used."""
-    from failsoft.config.run_files import run_folder
     from failsoft.config.schema import settings_file
-    from failsoft.run_state import read_supervisor
+    from failsoft.run_state import accepted_settings, read_supervisor
 
     running = read_supervisor(home)
     if running is None:
         return settings_file(None)
-    accepted = run_folder(home) / "processes" / "settings.toml"
+    accepted = accepted_settings(home)
     return accepted if accepted.exists() else Path(running.settings)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,14 +37,20 @@ def up(
     port: Annotated[
         int, typer.Option(help="Port of the API, the dashboard's is the next; 0 takes free ones.")
     ] = _HTTP.port,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Another Host name to answer to; may be given several times."),
+    ] = None,
 ) -> None:
     """Start the API, the dashboard and the engines, and keep them running."""
     if not 0 <= port <= 65534:
         raise ConfigError(key="port", value=port, allowed="0..65534")
-    raise typer.Exit(_run(settings_file(config), host=host, port=port))
+    # The front inherits a socket, whose address may not be the name that was asked for.
+    hosts = (host, *(allowed_host or ()))
+    raise typer.Exit(_run(settings_file(config), host=host, port=port, allowed_hosts=hosts))
 
 
-def _run(path: Path, *, host: str, port: int) -> int:
+def _run(path: Path, *, host: str, port: int, allowed_hosts: Sequence[str]) -> int:
     """Run what the settings file asks for until a signal; return the exit code."""
     from failsoft.serving.supervisor.accepted import check_file
     from failsoft.serving.supervisor.plan import OwnCommands, Rules
@@ -79,7 +86,7 @@ def _run(path: Path, *, host: str, port: int) -> int:
             supervisor_config,
             settings,
             port=port,
-            commands=OwnCommands(),
+            commands=OwnCommands(allowed_hosts=allowed_hosts),
             terminal=terminal,
             on_ready=tell,
         )

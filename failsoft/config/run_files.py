@@ -37,6 +37,31 @@ def is_private(status: os.stat_result) -> bool:
     return not stat.S_IMODE(status.st_mode) & 0o077 and status.st_uid == os.getuid()
 
 
+def process_start(pid: int) -> int | None:
+    """Return when process *pid* started, in ticks since the boot; None where nobody tells.
+
+    Numbers of processes are given again, after a reboot or in a new container the very same
+    ones; number and start together name one process. Ticks do not follow the wall clock.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name, in brackets, may hold spaces and brackets itself.
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def is_running(pid: int, started: int | None) -> bool:
+    """Return whether *pid* is still the process that started at *started* (`process_start`).
+
+    Where that is not known, now or then, any process of that number will do.
+    """
+    if not is_alive(pid):
+        return False
+    now = process_start(pid)
+    return now is None or started is None or now == started
+
+
 def is_alive(pid: int) -> bool:
     """Return whether there is a process *pid*, whoever owns it."""
     try:

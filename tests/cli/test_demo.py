@@ -69,7 +69,19 @@ def test_a_newcomer_sees_the_rungs_shift_and_no_call_fail(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
+        pytest.param(
+            signal.SIGHUP,
+            129,
+            id="closed terminal",
+            marks=pytest.mark.skipif(
+                signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, reason="the tests run by nohup"
+            ),
+        ),
+    ],
 )
 def test_it_can_be_ended_at_any_moment(tmp_path: Path, number: signal.Signals, code: int) -> None:
     """The totals so far are shown, and nothing is left running."""

@@ -142,6 +142,23 @@ def test_a_closed_terminal_ends_it(tmp_path: Path) -> None:
         assert up.log().count("front gone") == 1
 
 
+def test_a_terminal_that_is_closed_is_no_second_signal(tmp_path: Path) -> None:
+    """The shell sends SIGHUP, and the kernel again when the shell is gone: answers may finish."""
+    master, slave = os.openpty()
+    children = {"front": {"drain_s": 1.0}}  # longer than a hurry lets it be
+    with running_up(tmp_path, settings=ONE_ENGINE, children=children, terminal=slave) as up:
+        os.close(slave)
+        up.wait_running("front", "ops", "primary")
+        os.close(master)
+        up.wait_for(lambda: "front term" in up.log())
+
+        up.popen.send_signal(signal.SIGHUP)
+
+        assert up.popen.wait(15) == 0
+        assert up.log().count("front term") == 1
+        assert up.log().count("front gone") == 1
+
+
 def test_sighup_from_elsewhere_is_a_reload_in_a_terminal_too(tmp_path: Path) -> None:
     """Colours and the last line are for people; it goes on."""
     master, slave = os.openpty()

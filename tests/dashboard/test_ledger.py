@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.call_records import CallRecord
+from failsoft.call_records import CallOutcome, CallRecord
 from failsoft.config.settings import StoreConfig
 from failsoft.dashboard.sources.ledger import Ledger, LedgerReading
 from failsoft.dashboard.standing import Unknown, UnknownWindow, Window
 from failsoft.store import Store
 from failsoft.store.database import Database
-from failsoft.store.traffic import TrafficReader
+from failsoft.store.traffic import LadderTraffic, TrafficReader
 from tests.dashboard.home import NOW_MS, call
 
 LADDERS = {"chat": ("primary", "small", "cache")}
@@ -115,6 +115,68 @@ def test_a_long_window_that_takes_too_long_is_unknown_alone(
     assert [type(window) for window in windows] == [Window, Window, UnknownWindow]
     assert isinstance(windows[2], UnknownWindow)
     assert "took longer" in windows[2].reason
+
+
+def test_a_count_that_takes_too_long_is_not_tried_again_at_once(
+    config: StoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a page that is open has a big store looked through all the time, for nothing."""
+    record(config, call(1, age_s=1))
+    tried: list[int] = []
+
+    def late(self: TrafficReader, *_: object, since_ms: int) -> object:
+        if since_ms > NOW_MS - 4_000_000:
+            return LadderTraffic(replies={}, outcomes=dict.fromkeys(CallOutcome, 0))
+        tried.append(since_ms)
+        time.sleep(0.05)  # what it takes is what is kept of it
+        raise self._database.error("a query took longer than 1 s")
+
+    monkeypatch.setattr(TrafficReader, "counts", late)
+    ledger = Ledger(config, limit_s=1)
+
+    read(ledger)
+    read(ledger)
+
+    assert len(tried) == 1
+
+
+def test_all_long_counts_share_one_limit(
+    config: StoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several ladders of a big store must not make the whole look late."""
+    record(config, call(1, age_s=1))
+    limits: list[float] = []
+
+    def slow(self: TrafficReader, *_: object, since_ms: int) -> object:
+        limits.append(self._limit_s)
+        time.sleep(0.1)
+        return LadderTraffic(replies={}, outcomes=dict.fromkeys(CallOutcome, 0))
+
+    monkeypatch.setattr(TrafficReader, "counts", slow)
+    ladders = {name: ("primary",) for name in ("a", "b")}
+
+    Ledger(config, limit_s=0.35).read(ladders, now_ms=NOW_MS)
+
+    assert len(limits) == 6
+    assert limits == sorted(limits, reverse=True)
+    assert limits[-1] == 0.05
+
+
+def test_a_last_reply_that_cannot_be_found_in_time_hides_nothing_else(
+    config: StoreConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ladder without any is looked through whole; that is not the same as none."""
+    record(config, call(1, age_s=1))
+
+    def late(self: TrafficReader, *_: object, **__: object) -> object:
+        raise self._database.error("a query took longer than 1 s")
+
+    monkeypatch.setattr(TrafficReader, "last_reply", late)
+
+    reading = read(Ledger(config, limit_s=1))
+
+    assert isinstance(reading.traffic["chat"].last_reply, Unknown)
+    assert len(reading.recent["chat"]) == 1
 
 
 def test_looks_at_a_database_that_hangs_do_not_pile_up() -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from failsoft.call_records import CallOutcome
-from failsoft.dashboard.standing import Answers, Queue, Unknown, Window
+from failsoft.dashboard.standing import Answers, LastReply, Queue, Unknown, Window
 from failsoft.run_state import Reload
 from tests.dashboard.conftest import Running
 from tests.dashboard.home import NOW_MS, START_MS, Home, call, child, event, failed_attempt
@@ -204,7 +204,7 @@ def test_shares_are_of_calls_that_wanted_an_answer(running: Running) -> None:
     assert hour.replies == {"primary": 6, "small": 1, "cache": 0, "other rungs": 1}
     assert (hour.share("cache"), hour.failed_share) == (0.0, 1 / 9)
     assert (hour.num_rejected, hour.num_cancelled) == (1, 1)
-    assert traffic.last_reply is not None
+    assert isinstance(traffic.last_reply, LastReply)
     assert (traffic.last_reply.rung, traffic.last_reply.at_ms) == ("primary", NOW_MS - 400_000)
 
 

@@ -141,6 +141,17 @@ def test_the_page_needs_no_inline_script_or_style(running: Running) -> None:
     assert "style" not in page.tags
 
 
+def test_the_settings_file_is_named_and_where_it_lies_is_its_title(running: Running) -> None:
+    """A long path says little; a picture of the page shows nobody's folders."""
+    running.home.publish_supervisor(child("front"), settings="/srv/app/failsoft.toml")
+
+    page = page_of(running)
+
+    assert "settings failsoft.toml ·" in page.text
+    assert "/srv/app" not in page.text
+    assert ("title", "/srv/app/failsoft.toml") in page.attributes
+
+
 def test_the_json_is_the_same_picture(running: Running) -> None:
     """Unknown parts carry their reason, shares are null without calls."""
     running.home.record(call(1, age_s=600))

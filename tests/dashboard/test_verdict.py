@@ -6,7 +6,7 @@ import pytest
 
 from failsoft.call_records import CallOutcome, EventRecord
 from failsoft.dashboard.standing import Answers, Rung, Verdict
-from failsoft.dashboard.verdict import judge, worst
+from failsoft.dashboard.verdict import doubted, judge, worst
 from failsoft.store.traffic import CallEnd
 from tests.dashboard.stand_in import rung
 
@@ -84,6 +84,47 @@ def test_who_answers(ladder: list[Rung], answers: Answers, who: str | None) -> N
 def test_what_calls_met_outweighs_what_rungs_claim(recent: list[CallEnd], answers: Answers) -> None:
     """One failed call may be its own fault, and so may rejected ones; cut ones had a part."""
     assert told(recent=recent).answers is answers
+
+
+def replies(*names: str, at_ms: int = FRONT_MS + 1) -> list[CallEnd]:
+    """Return whole replies by these rungs."""
+    return [CallEnd(started_at_ms=at_ms, outcome=OK, endpoint=name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("recent", "answers", "who"),
+    [
+        (replies("small"), Answers.DEGRADED, "small"),
+        (replies("cache", "small"), Answers.DEGRADED, "cache"),
+        (replies("small", "primary"), Answers.YES, "primary"),
+        (replies("small", at_ms=FRONT_MS - 1), Answers.YES, "primary"),
+        (replies("retired"), Answers.YES, "primary"),
+    ],
+)
+def test_a_first_model_that_answers_nobody_is_not_fine(
+    recent: list[CallEnd], answers: Answers, who: str
+) -> None:
+    """With few calls its breaker never opens; replies of before it could serve do not count."""
+    verdict = told(recent=recent)
+
+    assert (verdict.answers, verdict.rung) == (answers, who)
+
+
+def test_a_cache_in_front_passes_nobody_over() -> None:
+    """It saves calls; the model behind it was not asked."""
+    assert told(rungs=rungs(order="cache primary"), recent=replies("cache")).answers is Answers.YES
+
+
+@pytest.mark.parametrize(
+    ("breaker", "can_serve"), [("closed", True), (None, True), ("open", None), ("half_open", None)]
+)
+def test_an_endpoint_that_failed_and_was_not_asked_since_is_unknown(
+    breaker: str | None, can_serve: bool | None
+) -> None:
+    """Its breaker would let a call through; whether that were answered nobody measured."""
+    far = Rung(**rung("far", 0, kind="endpoint", slot=None, breaker=breaker, retry_in_s=0.0))
+
+    assert doubted(far, {}).can_serve is can_serve
 
 
 def event(kind: str, subject: str, at_ms: int) -> EventRecord:

@@ -47,6 +47,19 @@ def test_an_error_is_the_callers() -> None:
         gently(fail)
 
 
+def test_where_priorities_may_not_be_changed_it_works_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some sandboxes refuse the call; the caller must not wait for a thread that died of it."""
+
+    def refuse(*_: int) -> None:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+
+    assert gently(lambda: 7) == 7
+
+
 def test_ctrl_c_ends_the_process_at_once() -> None:
     """Nobody waits for a model that still loads."""
     code = (

@@ -90,3 +90,13 @@ def test_a_model_lets_go_of_the_tensors_it_was_loaded_with() -> None:
     own_weights(model, torch.float32)
 
     assert model.embed.weight.data_ptr() != loaded
+
+
+def test_a_product_that_is_no_number_is_the_worst_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`max` passes over NaN: a kernel that gives it would count as exact."""
+    monkeypatch.setattr(
+        PackedLinear, "forward", lambda _, hidden: torch.full((*hidden.shape[:-1], 40), torch.nan)
+    )
+    model = nn.Sequential(nn.Linear(16, 40), nn.Linear(16, 40)).requires_grad_(requires_grad=False)
+
+    assert pack_linears(model, torch.float32) == float("inf")

@@ -62,3 +62,20 @@ def test_logits_that_are_no_numbers_never_pass() -> None:
     result = compare([torch.randn(2, 64)], [torch.full((2, 64), float("nan"))], noise=100.0)
 
     assert not result.has_passed
+
+
+def test_logits_that_are_no_numbers_on_both_sides_are_no_agreement() -> None:
+    """Broken products break the reference too: the two must not pass for equal."""
+    nan = torch.full((2, 64), float("nan"))
+    partly = torch.randn(2, 64)
+    partly[0, 3] = float("nan")
+
+    assert max_difference([nan], [nan]) == float("inf")
+    assert max_difference([partly], [partly]) == float("inf")
+
+
+def test_noise_without_end_lets_nothing_pass() -> None:
+    """Where rounding alone makes infinities nobody knows what a right forward would give."""
+    logits = [torch.randn(2, 64)]
+
+    assert not compare(logits, logits, noise=float("inf")).has_passed

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,20 @@ def test_a_dead_process_is_no_engine(tmp_path: Path) -> None:
         os._exit(0)
     os.waitpid(pid, 0)
     publish_engine(tmp_path, replace(ENGINE, pid=pid))
+
+    found = EngineFinder(tmp_path).find("primary")
+
+    assert isinstance(found, str)
+    assert "died" in found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody tells when a process started there")
+def test_a_stranger_under_an_engines_old_number_is_no_engine(tmp_path: Path) -> None:
+    """Else after a reboot prompts and the token went to whoever has the engine's port now."""
+    publish_engine(tmp_path, ENGINE)
+    path = engine_file(tmp_path, "primary")
+    written = json.loads(path.read_text())
+    path.write_text(json.dumps({**written, "process_start": written["process_start"] - 1}))
 
     found = EngineFinder(tmp_path).find("primary")
 

@@ -22,6 +22,7 @@ from failsoft.config.home import HOME_VARIABLE, home_folder
 from failsoft.config.schema import BUILT_IN_FILE
 from failsoft.errors import DemoError
 from failsoft.run_state import ChildState, SupervisorState, read_supervisor
+from failsoft.serving.lifeline import VARIABLE as LIFELINE_VARIABLE
 
 MODEL_FOLDERS = ("conversions", "dtypes", "locks", "models", "scratch", "sources")
 """What `failsoft.engine.models.store` keeps; a model is moved from one to the other by a
@@ -42,8 +43,6 @@ cap_s = 0.5
 url = "sqlite:///failsoft.db"
 """
 
-_LIFELINE = "FAILSOFT_LIFELINE_FD"
-"""A pipe that only this process holds open: when it is gone, so is everything it started."""
 _STOP_S = 15.0
 _POLL_S = 0.1
 _LOG_LINES = 12
@@ -69,6 +68,7 @@ class Stage:
         """Its failsoft folder."""
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
+        """A pipe that only this process holds open: without it all that it started ends."""
 
     def __enter__(self) -> Self:
         """Lay the folder out and start everything; it is not ready yet."""
@@ -147,7 +147,7 @@ class Stage:
 
     def _start(self, settings: Path) -> None:
         reading, self._lifeline = os.pipe()
-        environ = {**self._environ, HOME_VARIABLE: str(self.home), _LIFELINE: str(reading)}
+        environ = {**self._environ, HOME_VARIABLE: str(self.home), LIFELINE_VARIABLE: str(reading)}
         try:
             with (self.home / "log").open("wb") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - our own command
@@ -170,12 +170,15 @@ class Stage:
         try:
             process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            pass
+        finally:  # Ctrl-C again too: what still ran would lay the folder out anew
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
+            if self._lifeline is not None:
+                os.close(self._lifeline)
+                self._lifeline = None
 
     def _error(self, what: str) -> DemoError:
         try:

@@ -48,7 +48,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def status(request: Request) -> JSONResponse:
-    """Return `failsoft.serving.front.status.FrontStatus`."""
+    """Return `failsoft.front_status.FrontStatus`."""
     return JSONResponse(asdict(front_status(_front(request))))
 
 

@@ -7,7 +7,6 @@ the call that began it. Stamps are UTC epoch milliseconds.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from failsoft.call_records import (
     AttemptOutcome,
@@ -17,6 +16,7 @@ from failsoft.call_records import (
     EventRecord,
     Recorder,
 )
+from failsoft.front_status import LastError
 
 MAX_CALLS = 10_000
 _UNKNOWN = "unknown"
@@ -37,16 +37,6 @@ _NO_ERRORS = frozenset(
     }
 )
 """They say nothing against the rung itself."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastError:
-    """The last thing that went wrong on one rung."""
-
-    at_ms: int
-    outcome: str
-    message: str
-    """In words of ours; never a user's text or an endpoint's."""
 
 
 class CountingRecorder:

@@ -1,77 +1,22 @@
-"""``GET /internal/status``: what a front knows of itself, for the other processes.
+"""Fills in what a front tells of itself (`failsoft.front_status`), and whether it is ready.
 
-One JSON document, schema 1; readers take fields they do not know for what a later
-failsoft adds. Stamps are UTC epoch milliseconds, durations seconds.
+Stamps are UTC epoch milliseconds, durations seconds.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from failsoft.config.settings import CACHE_RUNG
 from failsoft.fallback.cached_rung import CachedRung
 from failsoft.fallback.ladder import Ladder
 from failsoft.fallback.rung import EndpointRung
-from failsoft.run_state import Reload
+from failsoft.front_status import FrontStatus, LadderStatus, RungStatus
 from failsoft.serving.front.front import Front
-from failsoft.serving.front.recorder import LastError
-
-SCHEMA = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RungStatus:
-    """One rung of a ladder."""
-
-    index: int
-    name: str
-    kind: Literal["engine", "endpoint", "cache"]
-    slot: str | None
-    """Of a local engine."""
-    can_serve: bool
-    """Whether a call that came now would ask it."""
-    why_not: str | None
-    breaker: str | None
-    """None for the cache."""
-    retry_in_s: float | None
-    """Until a broken rung is tried again; None while it is not broken."""
-    version_name: str | None
-    """What runs in the slot, or what is pinned there; the model of an endpoint elsewhere."""
-    version_digest: str | None
-    last_error: LastError | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LadderStatus:
-    """One ladder."""
-
-    name: str
-    budget_refused_total: int
-    rungs: tuple[RungStatus, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontStatus:
-    """The whole front."""
-
-    schema: int
-    pid: int
-    started_at_ms: int
-    is_draining: bool
-    num_open_calls: int
-    settings_read_at_ms: int
-    last_reload: Reload | None
-    """The last time it was told to read its settings again."""
-    ladders: tuple[LadderStatus, ...]
-    dropped_records: Mapping[str, int]
 
 
 def front_status(front: Front) -> FrontStatus:
     """Return how *front* stands now."""
     refused = front.budget_refused
     return FrontStatus(
-        schema=SCHEMA,
         pid=os.getpid(),
         started_at_ms=front.started_at_ms,
         is_draining=front.is_draining,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from failsoft.config.http import is_loopback
-from failsoft.config.run_files import run_folder, write_private
+from failsoft.config.run_files import write_private
 from failsoft.config.schema import Checked, check_settings, read_settings
 from failsoft.config.secrets import read_secret
 from failsoft.config.settings import CACHE_RUNG, Settings
@@ -20,6 +20,7 @@ from failsoft.config.sources import FileSource, parse_source
 from failsoft.config.versions import VersionSettings
 from failsoft.engine.models.templates import BUILTIN
 from failsoft.errors import ConfigError
+from failsoft.run_state import accepted_settings
 
 
 def check_file(path: Path, *, host: str, environ: Mapping[str, str]) -> Checked:
@@ -86,11 +87,6 @@ def _absolute(version: VersionSettings, base: Path) -> VersionSettings:
     return version
 
 
-def copy_path(home: Path) -> Path:
-    """Return where the accepted settings are kept."""
-    return run_folder(home) / "processes" / "settings.toml"
-
-
 def keep_copy(settings: Settings, *, home: Path) -> Path:
     """Write what children are to run by, and return where.
 
@@ -98,7 +94,7 @@ def keep_copy(settings: Settings, *, home: Path) -> Path:
         settings: Accepted, with absolute paths.
         home: failsoft's folder.
     """
-    path = copy_path(home)
+    path = accepted_settings(home)
     text = as_toml(as_tables(settings))
     read_back = read_settings(tomllib.loads(text)).settings
     assert read_back == settings, "the copy must read back as it was accepted"

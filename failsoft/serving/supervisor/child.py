@@ -101,7 +101,10 @@ async def start(
         on_piece: Told what it writes to stderr.
         columns: Width of the terminal that its stderr is to be; None gives it a pipe.
     """
-    output = ChildOutput(on_piece, columns=columns)
+    try:
+        output = ChildOutput(on_piece, columns=columns)
+    except OSError as exc:  # out of open files
+        return Exit(code=None, last_line=str(exc))
     try:
         process = await asyncio.create_subprocess_exec(
             *launch.argv,

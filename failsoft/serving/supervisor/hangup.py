@@ -5,26 +5,12 @@ A supervisor in the foreground must end with its terminal, not go on unseen with
 
 import os
 import signal
+from collections.abc import Callable
 
 CHECK_S = 2.0
 """Between two looks at whether the terminal is still there."""
-
-
-class Hangup:
-    """Knows whether this process had a terminal a moment ago."""
-
-    def __init__(self) -> None:
-        ignores = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # started by nohup
-        self.had_terminal = not ignores and has_terminal()
-
-    def look(self) -> None:
-        """Note a terminal that went without a signal, as after ``disown``."""
-        self.had_terminal = self.had_terminal and has_terminal()
-
-    @property
-    def is_real(self) -> bool:
-        """Whether a SIGHUP that comes now means that the terminal was closed."""
-        return self.had_terminal and not has_terminal()
+_LOOKS_TO_FORGET = 2
+"""The signal comes after the loss, once the shell has heard of it: one look may fall between."""
 
 
 def has_terminal() -> bool:
@@ -34,3 +20,26 @@ def has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+class Hangup:
+    """Knows whether this process had a terminal a moment ago.
+
+    Args:
+        is_there: Whether the terminal is there now.
+    """
+
+    def __init__(self, is_there: Callable[[], bool] = has_terminal) -> None:
+        ignores = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # started by nohup
+        self._is_there = is_there
+        self._looks_left = _LOOKS_TO_FORGET if not ignores and is_there() else 0
+
+    def look(self) -> None:
+        """Note a terminal that went without a signal, as after ``disown``."""
+        if self._looks_left and not self._is_there():
+            self._looks_left -= 1
+
+    @property
+    def is_real(self) -> bool:
+        """Whether a SIGHUP that comes now means that the terminal was closed."""
+        return self._looks_left > 0 and not self._is_there()

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
-from failsoft.config.run_files import is_alive, run_folder
-from failsoft.errors import AlreadyRunningError
+from failsoft.config.run_files import is_alive, is_running, run_folder
+from failsoft.errors import AlreadyRunningError, ConfigError
 from failsoft.run_state import read_last_children, read_supervisor
 from failsoft.serving.lifeline import GRACE_S
 from failsoft.serving.lifeline import VARIABLE as LIFELINE_VARIABLE
@@ -30,10 +31,9 @@ def sole_supervisor(home: Path) -> Iterator[None]:
 
     Raises:
         AlreadyRunningError: There is one; the error names its process and URL.
+        ConfigError: *home* cannot be written to.
     """
-    path = run_folder(home) / "processes" / "supervisor.lock"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.open("a+", encoding="utf-8") as file:
+    with _open_lock(home) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -43,6 +43,20 @@ def sole_supervisor(home: Path) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def _open_lock(home: Path) -> TextIO:
+    path = run_folder(home) / "processes" / "supervisor.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open(path, "a+", encoding="utf-8", opener=_open_private)
+    except OSError as exc:
+        allowed = f"a folder that this user may write to ({exc.strerror})"
+        raise ConfigError(key="FAILSOFT_HOME", value=str(home), allowed=allowed) from exc
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _already_running(home: Path, noted: str) -> AlreadyRunningError:
@@ -91,10 +105,15 @@ def _is_ours(pid: int) -> bool:
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove files of processes that are gone, half-written ones too."""
+    """Remove files of processes that are gone, half-written ones too.
+
+    After a reboot their numbers may be others': an engine's file would have prompts and its
+    token sent to whoever has its port now.
+    """
     for path in folder.glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            if not is_alive(int(json.loads(path.read_text("utf-8"))["pid"])):
+            written = json.loads(path.read_text("utf-8"))
+            if not is_running(int(written["pid"]), written.get("process_start")):
                 path.unlink()
     for path in folder.glob("*.tmp"):
         pid = path.suffixes[-2].removeprefix(".") if len(path.suffixes) > 1 else ""

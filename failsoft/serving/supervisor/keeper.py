@@ -192,6 +192,7 @@ class Keeper:
         if self._stopping.is_set():  # told so while it was being started
             self._send_term()
         self._life = Life(self.plan, began, on_ready=ready)
+        self._life.is_judged &= not self._stopping.is_set()
         try:
             return await self._life.run()
         finally:
@@ -241,11 +242,12 @@ class Keeper:
     def _give_up(self, ended: Ended) -> None:
         last = f"; its last line: {ended.exit.last_line}" if ended.exit.last_line else ""
         self._around.say(f"{self.title}: gave up: {ended.words}{last}", Tone.BAD)
-        self._around.say(
-            f"{self.title}: the others go on; mend the cause, then SIGHUP this process to try "
-            "again, or start `failsoft up` anew",
-            Tone.BAD,
-        )
+        if self.plan.kind != "front":  # without it nothing goes on
+            self._around.say(
+                f"{self.title}: the others go on; mend the cause, then SIGHUP this process to "
+                "try again, or start `failsoft up` anew",
+                Tone.BAD,
+            )
         if self.plan.kind == "engine":
             self._around.record("engine.gave_up", self._subject, why=ended.words)
         self._enter("gave_up")

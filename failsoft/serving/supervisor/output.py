@@ -31,7 +31,7 @@ class ChildOutput:
         """The last line that was there to stay, without colours."""
         self._on_piece = on_piece
         self._splitter = TextSplitter()
-        self._reading, self.for_child = os.pipe() if columns is None else _terminal(columns)
+        self._reading, self.for_child = _ends(columns)
         os.set_blocking(self._reading, False)
         self._is_open = True
 
@@ -76,8 +76,13 @@ class ChildOutput:
         self._tell(self._splitter.end())
 
 
-def _terminal(columns: int) -> tuple[int, int]:
-    """Return both ends of a new terminal of that width."""
-    reading, for_child = pty.openpty()
+def _ends(columns: int | None) -> tuple[int, int]:
+    """Return both ends of a new terminal of that width, or of a pipe."""
+    if columns is None:
+        return os.pipe()
+    try:
+        reading, for_child = pty.openpty()
+    except OSError:  # a container without terminals to give: bars do not show
+        return os.pipe()
     fcntl.ioctl(for_child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     return reading, for_child

@@ -13,8 +13,7 @@ from typing import Protocol
 
 from failsoft.engine.http.listen import base_url
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
-from failsoft.run_state import ChildKind, read_front
-from failsoft.serving.supervisor.accepted import copy_path
+from failsoft.run_state import ChildKind, accepted_settings, read_front
 from failsoft.serving.supervisor.backoff import RestartRules
 from failsoft.serving.supervisor.child import Launch
 from failsoft.serving.supervisor.needs import EngineNeed
@@ -58,11 +57,19 @@ class Commands(Protocol):
 
 
 class OwnCommands:
-    """`failsoft`'s own commands."""
+    """`failsoft`'s own commands.
+
+    Args:
+        allowed_hosts: ``Host`` names that the front answers to beside its address.
+    """
+
+    def __init__(self, *, allowed_hosts: Sequence[str] = ()) -> None:
+        self._allowed_hosts = allowed_hosts
 
     def front(self, *, config: Path, fd: int) -> Sequence[str]:
         """Return the front's command line."""
-        return _failsoft("front", "--config", str(config), "--fd", str(fd))
+        hosts = [f"--allowed-host={host}" for host in self._allowed_hosts]
+        return _failsoft("front", "--config", str(config), "--fd", str(fd), *hosts)
 
     def ops(self, *, config: Path, fd: int) -> Sequence[str]:
         """Return the ops process' command line."""
@@ -125,7 +132,7 @@ class Plans:
         self.ops_url = base_url(ops)
         self._commands = commands
         self._home = home
-        self._config = copy_path(home)
+        self._config = accepted_settings(home)
         self._rules = rules
         self._fds = {"front": api.fileno(), "ops": ops.fileno()}
         self._finder = EngineFinder(home)
@@ -165,7 +172,7 @@ class Plans:
             name="ops",
             kind="ops",
             launch=lambda: launch,
-            health_url=lambda _pid: f"{self.ops_url}/health/live",
+            health_url=lambda _pid: f"{self.ops_url}/health",
             restart=replace(self._rules.restart, is_first_free=True),
             watch=self._rules.watch,
             is_judged=False,

@@ -118,9 +118,10 @@ class Roster:
         if seat.current.need == need:
             return False
         if seat.current.keeper.phase != "running":  # it serves nobody, so nobody misses it
+            heir, seat.successor = seat.successor, None  # it may have loaded for a while
             self._vacate(seat, is_renamed=True)
-            seat.current = Seated(need, self._make(need, need.slot))
-            seat.successor = None
+            seat.current = heir or Seated(need, self._make(need, need.slot))
+            seat.current.keeper.name = need.slot
         elif seat.successor is None:
             seat.successor = Seated(need, self._make(need, f"{need.slot}.new"))
         return True

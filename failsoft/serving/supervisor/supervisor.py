@@ -15,8 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from failsoft.config.settings import Settings
-from failsoft.run_state import Reload, SupervisorState, withdraw_supervisor, write_supervisor
-from failsoft.serving.supervisor.accepted import copy_path
+from failsoft.run_state import (
+    Reload,
+    SupervisorState,
+    accepted_settings,
+    withdraw_supervisor,
+    write_supervisor,
+)
 from failsoft.serving.supervisor.child import CONFIG_EXIT, Child, Exit, Launch, start
 from failsoft.serving.supervisor.events import EventLog
 from failsoft.serving.supervisor.gate import StartGate
@@ -132,7 +137,7 @@ class Supervisor:
         """Let go of what may have to be waited for."""
         self._events.close()
         withdraw_supervisor(self._config.home, os.getpid())
-        copy_path(self._config.home).unlink(missing_ok=True)
+        accepted_settings(self._config.home).unlink(missing_ok=True)
         for end in self._lifeline:
             os.close(end)
 
@@ -218,9 +223,11 @@ class Supervisor:
         self._over.set()
 
     def _on_hangup(self) -> None:
+        if self._over.is_set():
+            return  # a closed terminal is told twice, by the shell and by the kernel
         if self._hangup.is_real:
             self._on_stop(signal.SIGTERM)
-        elif not self._over.is_set():
+        else:
             self._reload()
 
     def _reload(self) -> None:

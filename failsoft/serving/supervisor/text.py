@@ -13,15 +13,15 @@ from typing import NamedTuple
 MAX_LINE_CHARS = 8192
 """Longer lines are cut in pieces, so that a child cannot fill the supervisor's memory."""
 
-_COLOUR = r"\x1b\[[0-9;:]*m"
+_COLOUR = r"\x1b\[[0-9;:]{0,64}m"
 _CONTROL = re.compile(
     rf"({_COLOUR})"
-    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # cursor movements, erasing
-    r"|\x1b\].*?(?:\x07|\x1b\\)"  # links and titles
+    r"|\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # cursor movements, erasing
+    r"|\x1b\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\)"  # links and titles
     r"|\x1b.?"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]"
 )
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]{0,1000}\x1b?)?\Z")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,1000}\x1b?)?\Z")
 
 
 class Piece(NamedTuple):

@@ -114,6 +114,30 @@ def test_one_that_ignores_sigterm_is_killed(
     assert is_gone(pid)
 
 
+def test_a_second_ctrl_c_leaves_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes while the end is waited for; what still ran would lay its folder out anew."""
+    stage = Stage(environ(tmp_path), command=FAKE).__enter__()
+    process = stage._process
+    assert process is not None
+    wait = process.wait
+
+    def interrupted(timeout: float | None = None) -> int:
+        if timeout is not None:
+            raise KeyboardInterrupt
+        return wait()
+
+    monkeypatch.setattr(process, "wait", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        stage.__exit__(None, None, None)
+
+    assert is_gone(process.pid)
+    assert not stage.home.exists()
+    assert stage._lifeline is None
+
+
 def test_nothing_outlives_a_stage_that_was_killed(tmp_path: Path) -> None:
     """The pipe that only its process held is cut: whoever reads it ends."""
     code = (

@@ -133,6 +133,23 @@ def test_a_second_signal_means_now(tmp_path: Path) -> None:
     assert json.loads(streams.wait()[0][-1])["error"]["code"] == "front_stopped"
 
 
+def test_it_drains_though_nobody_reads_its_words_any_more(tmp_path: Path) -> None:
+    """As after `kill -9` of the supervisor: its stderr is a pipe that nobody holds open."""
+    with FaultServer("A") as server, front(tmp_path, toml(server)) as process:
+        server.plan(default=A_SECOND)
+        streams = Streams(process, 2)
+        assert process.popen.stderr is not None
+        process.popen.stderr.close()
+
+        process.popen.send_signal(signal.SIGTERM)
+
+        # 120 is Python's own word for what it could not write to stderr at the very end.
+        assert process.popen.wait(15) in (0, 120)
+    assert all(events[-1] == "[DONE]" for events in streams.wait())
+    with Store(load_settings(tmp_path / "failsoft.toml").store) as store:
+        assert [call.outcome for call in store.reader.calls()] == ["ok"] * 2
+
+
 def test_ctrl_c_drains_and_exits_130(tmp_path: Path) -> None:
     """As every command does."""
     with FaultServer("A") as server, front(tmp_path, toml(server)) as process:

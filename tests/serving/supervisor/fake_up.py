@@ -56,5 +56,5 @@ if __name__ == "__main__":
         watch=WatchRules(**told["watch"]),
         **told["rules"],
     )
-    plan.__dict__.update(OwnCommands=lambda: commands, Rules=lambda: rules)
+    plan.__dict__.update(OwnCommands=lambda **_: commands, Rules=lambda: rules)
     main()

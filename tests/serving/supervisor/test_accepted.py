@@ -5,12 +5,8 @@ from pathlib import Path
 import pytest
 
 from failsoft.config.schema import check_settings
-from failsoft.serving.supervisor.accepted import (
-    check_file,
-    copy_path,
-    keep_copy,
-    with_absolute_paths,
-)
+from failsoft.run_state import accepted_settings
+from failsoft.serving.supervisor.accepted import check_file, keep_copy, with_absolute_paths
 from failsoft.serving.supervisor.reload import read_again
 from tests.serving.supervisor.builders import ladders_of, read
 
@@ -99,11 +95,11 @@ def reload(folder: Path, text: str) -> tuple[bool, list[str], bool]:
     home = folder / "home"
     before = with_absolute_paths(read(folder, GOOD), base=folder)
     keep_copy(before, home=home)
-    old = copy_path(home).read_text()
+    old = accepted_settings(home).read_text()
     settings, problems = read_again(
         write(folder, text), before=before, home=home, host="127.0.0.1", environ={}
     )
-    is_changed = copy_path(home).read_text() != old
+    is_changed = accepted_settings(home).read_text() != old
     return settings is not None, [problem.key for problem in problems], is_changed
 
 

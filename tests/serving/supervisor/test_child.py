@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pty
 import signal
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from failsoft.serving.supervisor import child as child_module
 from failsoft.serving.supervisor.child import Child, Exit, Launch, start
 from failsoft.serving.supervisor.text import Piece
 from tests.engine.http.rig import wait_until
@@ -135,6 +137,34 @@ def test_it_inherits_what_it_was_given_and_nothing_else() -> None:
         assert file.read() == b"s3cret"
     assert (exit_.code, lines) == (0, ["[]"])
     assert "s3cret" not in repr(launch)
+
+
+def test_where_no_terminal_can_be_had_it_gets_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container without /dev/ptmx: bars do not show, and all else works."""
+
+    def refuse() -> tuple[int, int]:
+        raise OSError("out of pty devices")
+
+    monkeypatch.setattr(pty, "openpty", refuse)
+    code = "import os, sys; print(os.isatty(2), file=sys.stderr)"
+
+    assert run(code, columns=61)[1] == ["False"]
+
+
+def test_without_a_pipe_for_its_words_it_cannot_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Out of open files: an end like others, tried again later, and not the supervisor's own."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(child_module, "ChildOutput", refuse)
+
+    exit_, _ = run("")
+
+    assert (exit_.code, exit_.words) == (None, "it cannot be started")
+    assert "Too many open files" in exit_.last_line
 
 
 def test_signalling_one_that_is_gone_is_no_error() -> None:

@@ -1,5 +1,6 @@
 """One supervisor for each folder, and what a killed one leaves behind."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.errors import AlreadyRunningError
+from failsoft.errors import AlreadyRunningError, ConfigError
 from failsoft.fallback.discovery import RunningEngine, engine_file, publish_engine
 from failsoft.run_state import (
     ChildState,
@@ -58,6 +59,25 @@ def test_a_second_one_is_refused_with_pid_and_url(tmp_path: Path) -> None:
         pass
 
 
+def test_a_home_that_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
+    """A file lies where the folder should be; a disk that is read-only says the same."""
+    (tmp_path / "home").write_text("")
+
+    with (
+        pytest.raises(ConfigError, match="FAILSOFT_HOME.*may write to"),
+        sole_supervisor(tmp_path / "home"),
+    ):
+        pass
+
+
+def test_its_lock_is_private(tmp_path: Path) -> None:
+    """As all files of running processes are."""
+    with sole_supervisor(tmp_path):
+        mode = (tmp_path / "run/processes/supervisor.lock").stat().st_mode
+
+    assert mode & 0o777 == 0o600
+
+
 def test_one_that_only_begins_is_named_without_its_url(tmp_path: Path) -> None:
     """The file of an earlier one says nothing of it."""
     write_supervisor(tmp_path, state_of(os.getppid()))
@@ -84,6 +104,13 @@ def test_files_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Pa
     (run / f"primary.{gone}.tmp").write_text("{")
     (run / f"small.{os.getpid()}.tmp").write_text("{")
     (run / "odd.json").write_text("[]")
+    publish_engine(tmp_path, RunningEngine(slot="reused", url=url, pid=os.getpid(), version="v"))
+    reused = json.loads((run / "reused.json").read_text())
+    if reused["process_start"] is None:  # not told here, so it cannot be told apart
+        (run / "reused.json").unlink()
+    else:
+        reused["process_start"] -= 1
+        (run / "reused.json").write_text(json.dumps(reused))
 
     clean_up(tmp_path, on_wait=lambda: None)
 

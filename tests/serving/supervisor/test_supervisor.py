@@ -176,6 +176,27 @@ def test_a_good_file_replaces_an_engine_by_one_that_is_ready(tmp_path: Path) -> 
     assert json.loads(events[0].detail_json) == {"engines": "replaced: primary"}
 
 
+def test_a_successor_that_loads_is_kept_when_the_engine_before_it_dies(tmp_path: Path) -> None:
+    """A second SIGHUP meanwhile has it take the empty seat, not begin anew."""
+    new = ONE_ENGINE.replace('primary = "v1"', 'primary = "v3"')
+    slow = {"first_s": 30.0, "cap_s": 30.0}
+    with running_up(
+        tmp_path, settings=ONE_ENGINE, children={"v3": {"start_s": 1.0}}, restart=slow
+    ) as up:
+        up.wait_running("front", "ops", "primary")
+        up.reload(new)
+        up.wait_for(lambda: (heir := up.child("primary.new")) is not None and heir.pid is not None)
+        heir = up.pid("primary.new")
+        up.kill("primary")
+        up.wait_for(lambda: (old := up.child("primary")) is not None and old.phase == "waiting")
+
+        up.reload(new)
+        up.wait_running("primary")
+
+        assert up.pid("primary") == heir
+        up.end()
+
+
 def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
     """It is told, recorded and kept in the state; also a restart goes by the old settings."""
     with running_up(tmp_path) as up:

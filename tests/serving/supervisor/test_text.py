@@ -64,6 +64,14 @@ def test_a_line_without_end_is_cut() -> None:
     assert len(state) == 20_000 - 2 * MAX_LINE_CHARS
 
 
+def test_a_control_sequence_without_end_is_cut_too() -> None:
+    """It would be held back for ever, and looked through again at each read."""
+    lines, state = split(b"\x1b[", *[b"1" * 1000] * 20)
+
+    assert [len(line) for line in lines] == [MAX_LINE_CHARS - 2, MAX_LINE_CHARS]
+    assert len(state) == 20_002 - 2 * MAX_LINE_CHARS
+
+
 def test_what_is_left_at_the_end_is_a_line() -> None:
     """The last words of a process that was cut off."""
     splitter = TextSplitter()
