@@ -67,11 +67,12 @@ def run_engine(
     """
     from failsoft.engine.http.server import base_url, bind, serve
 
+    asked = {name: value for name, value in options.items() if value is not None}
+    EngineConfig(**asked)  # a wrong value fails before OpenMP hears of it
     # Before torch is imported. Threads that wait by spinning are slowed many times over
     # by whatever else uses the CPU, and burn it while they wait.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    if (num_threads := options.get("num_threads")) is not None:
-        EngineConfig(num_threads=num_threads)  # what OpenMP cannot read must not get there
+    if (num_threads := asked.get("num_threads")) is not None:
         os.environ["OMP_NUM_THREADS"] = str(num_threads)  # loading and the self-test too
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     with bind(http_config.host, http_config.port) as sock:
@@ -79,7 +80,7 @@ def run_engine(
 
         opened = open_server(
             version,
-            options={name: value for name, value in options.items() if value is not None},
+            options=asked,
             http_config=http_config,
             config_path=config_path,
             is_gentle=is_gentle,

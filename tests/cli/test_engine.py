@@ -106,6 +106,7 @@ def test_bad_settings_are_exit_code_2(
     from failsoft.cli.main import main
 
     monkeypatch.setattr(sys, "argv", ["failsoft", "engine", "serve", *args])
+    num_threads = os.environ.get("OMP_NUM_THREADS")
 
     with pytest.raises(SystemExit) as caught:
         main()
@@ -114,6 +115,7 @@ def test_bad_settings_are_exit_code_2(
     assert caught.value.code == 2
     assert err.startswith(f"error: {name} = ")
     assert err.count("\n") == 1
+    assert os.environ.get("OMP_NUM_THREADS") == num_threads  # OpenMP would add a line of its own
 
 
 def test_an_empty_key_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

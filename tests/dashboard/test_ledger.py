@@ -153,7 +153,7 @@ def test_all_long_counts_share_one_limit(
         return LadderTraffic(replies={}, outcomes=dict.fromkeys(CallOutcome, 0))
 
     monkeypatch.setattr(TrafficReader, "counts", slow)
-    ladders = {name: ("primary",) for name in ("a", "b")}
+    ladders = dict.fromkeys(("a", "b"), ("primary",))
 
     Ledger(config, limit_s=0.35).read(ladders, now_ms=NOW_MS)
 

@@ -64,6 +64,9 @@ class Reloader:
         try:
             # On a thread: open streams must not wait for the file.
             settings = await asyncio.to_thread(load_settings, self._path)
+            if not settings.ladders:  # such as a file that is just being written
+                allowed = "at least one [ladders.NAME], which callers ask"
+                raise ConfigError(key="ladders", value=None, allowed=allowed)
             keyring = read_keyring(settings, self._environ, host=front.host)
             front.client.reload(settings)
         except ConfigError as exc:

@@ -20,6 +20,7 @@ ENDLESS: Fault = {"do": "ok", "tokens": 2000, "gap_s": 0.05}
 PATIENT = "deadline_s = 60\n"
 BAD_FILES = [
     ("[ladders", "TOML"),
+    ("", "ladders"),
     ("[ladders.chat]\nrungs = ['nobody']\n", "nobody"),
     ("{good}\n[keys]\nalice = 'NO_SUCH_KEY'\n", "NO_SUCH_KEY"),
     ("{good}\n[store]\nurl = 'sqlite:///other.db'\n", "store"),

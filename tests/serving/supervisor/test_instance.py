@@ -64,7 +64,7 @@ def test_a_home_that_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
 
     with (
-        pytest.raises(ConfigError, match="FAILSOFT_HOME.*may write to"),
+        pytest.raises(ConfigError, match=r"FAILSOFT_HOME.*may write to"),
         sole_supervisor(tmp_path / "home"),
     ):
         pass
