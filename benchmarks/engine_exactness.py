@@ -7,6 +7,7 @@ the reference's own two best logits are 1e-4 apart or more.
 
 import random
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,8 @@ EXCUSED_GAP = 1e-4
 _EDGES = (1, 2, 15, 16, 17, 31, 32, 33, 899, 900)
 _SHORT = (530, 1, 16, 17, 33, 60)
 """A prompt longer than Gemma's window that fills the pool, and short ones that must give way."""
+SHORT_WAYS = ((7, True), (512, False))
+"""Step budget, and whether prefixes are cached: each value once in the short form."""
 _TEXT = {"smollm2-135m-instruct": "documents", "gemma-3-270m": "gemma_ragged"}
 """Workloads whose prompts give each model real text to continue."""
 
@@ -102,12 +105,11 @@ def measure(model: str, *, is_short: bool) -> Iterator[Line]:
     largest = max(len(item.prompt_ids) + item.output_len for item in items)
     room = max(largest, int((1 if is_short else 6) * mean))
     preemptions = 0
-    for budget in (7, 512):
-        for is_cached in (True, False):
-            outcomes = _run(model, items, references, budget=budget, cached=is_cached, room=room)
-            for outcome in outcomes:
-                preemptions += outcome.num_preemptions
-                yield _line(model, outcome, count)
+    for budget, is_cached in SHORT_WAYS if is_short else product((7, 512), (True, False)):
+        outcomes = _run(model, items, references, budget=budget, cached=is_cached, room=room)
+        for outcome in outcomes:
+            preemptions += outcome.num_preemptions
+            yield _line(model, outcome, count)
     # With room for all, the second pass is served from the prefix cache.
     everything = int(mean * count * 1.2) + 32 * count
     outcomes = _run(model, items, references, budget=512, cached=True, room=everything)
