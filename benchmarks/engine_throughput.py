@@ -22,6 +22,8 @@ SHORT_ITEMS, SHORT_RUNNING = 16, 4
 """What CI repeats: as many batches as the whole has, a quarter as wide."""
 SHORT_RATIO = 1.3
 """What the short form must reach: fewer rows share a forward, so there is less to win."""
+SHORT_PREFIX_RATIO = 1.8
+"""Fewer requests share a prefix, and a shorter run is noisier: 2.4 and 3.3 were seen."""
 
 
 def padded_generate_s(model: Any, workload: Workload) -> float:
@@ -81,12 +83,13 @@ def measure_ragged(*, is_short: bool) -> Iterator[Line]:
 def measure_shared_prefix(*, is_short: bool) -> Iterator[Line]:
     """Yield what the prefix cache saves where prompts begin alike."""
     workload = load_workload("shared_prefix")
+    wanted = 2.5
     if is_short:
-        workload = workload.first(24)
+        workload, wanted = workload.first(24), SHORT_PREFIX_RATIO
     without = engine_s(workload, dtype="bfloat16", prefix_cache=False)
     cached = engine_s(workload, dtype="bfloat16", prefix_cache=True)
     yield Line(
-        must_hold=f"{workload.name} in bfloat16: at least 2.5x faster with the prefix cache",
+        must_hold=f"{workload.name} in bfloat16: at least {wanted:g}x faster with the prefix cache",
         figure=f"{without / cached:.2f}x ({without:.1f} s without, {cached:.1f} s with)",
-        has_passed=without / cached >= 2.5,
+        has_passed=without / cached >= wanted,
     )
