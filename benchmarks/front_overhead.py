@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from benchmarks.front_rig import running
 from benchmarks.ladder_overhead import percentile_ms
-from benchmarks.proof import Line
+from benchmarks.proof import Line, show
 
 LIMITS: dict[tuple[str, int], tuple[float, float | None]] = {
     ("whole", 1): (1.5, 5.0),
@@ -59,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=CALLS)
     for line in measure_calls(parser.parse_args().calls):
-        print(f"{'pass' if line.has_passed else 'FAIL'}  {line.must_hold}: {line.figure}")
+        show(line)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from benchmarks.front_rig import running
 from benchmarks.ladder_overhead import percentile_ms
-from benchmarks.proof import Line, exactly
+from benchmarks.proof import Line, exactly, show
 
 NUM_STREAMS = 64
 GAP_MS = 20
@@ -57,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     for line in measure_for(parser.parse_args().seconds):
-        print(f"{'pass' if line.has_passed else 'FAIL'}  {line.must_hold}: {line.figure}")
+        show(line)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,13 @@
 clone. Both use real weights.
 """
 
-import argparse
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.proof import Line, Measurement, finish, run_proof
+from benchmarks.proof import Line, Measurement, prove
 
 # Before torch is imported: threads that wait by spinning are slowed many times over by
 # whatever else uses the CPU. The server sets the same.
@@ -70,20 +69,5 @@ def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
     ]
 
 
-def main() -> None:
-    """Run the proof."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="what CI repeats")
-    parser.add_argument("--only", help="measure only headings that contain this")
-    options = parser.parse_args()
-    chosen = [
-        (name, measure)
-        for name, measure in measurements(is_short=options.short)
-        if not options.only or options.only.lower() in name.lower()
-    ]
-    title = "The engine, in short" if options.short else "The engine"
-    finish(run_proof(title, chosen))
-
-
 if __name__ == "__main__":
-    main()
+    prove("The engine", measurements, about=__doc__)

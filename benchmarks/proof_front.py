@@ -1,7 +1,5 @@
 """Every line that front and supervisor must hold, measured and printed: ``make proof-front``."""
 
-import argparse
-import logging
 from collections.abc import Iterator
 from functools import partial
 
@@ -12,7 +10,7 @@ from benchmarks import (
     front_recovery,
     front_streams,
 )
-from benchmarks.proof import Line, Measurement, finish, run_proof
+from benchmarks.proof import Line, Measurement, prove, quieten
 from benchmarks.up_session import running_up
 
 
@@ -44,23 +42,6 @@ def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
     ]
 
 
-def main() -> None:
-    """Run the proof."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="what CI repeats")
-    parser.add_argument("--skip-speed", action="store_true", help="on a busy machine")
-    parser.add_argument("--only", help="measure only headings that contain this")
-    options = parser.parse_args()
-    logging.getLogger("failsoft").setLevel(logging.ERROR)
-    chosen = [
-        (name, measure)
-        for name, measure in measurements(is_short=options.short)
-        if (not options.only or options.only.lower() in name.lower())
-        and not (options.skip_speed and "Speed" in name)
-    ]
-    title = "Front and supervisor, in short" if options.short else "Front and supervisor"
-    finish(run_proof(title, chosen))
-
-
 if __name__ == "__main__":
-    main()
+    quieten()
+    prove("Front and supervisor", measurements, about=__doc__, has_speed=True)

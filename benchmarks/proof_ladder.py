@@ -5,9 +5,7 @@ calls, shorter outages. Lines with milliseconds mean something only on a machine
 nothing else: ``--skip-speed`` leaves them out.
 """
 
-import argparse
 import asyncio
-import logging
 from collections.abc import Iterator
 from functools import partial
 
@@ -19,7 +17,7 @@ from benchmarks import (
     ladder_streams,
     ladder_writer,
 )
-from benchmarks.proof import Line, Measurement, finish, run_proof
+from benchmarks.proof import Line, Measurement, prove, quieten
 
 MAX_P50_MS = 1.0
 MAX_P99_MS = 5.0
@@ -56,23 +54,6 @@ def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
     ]
 
 
-def main() -> None:
-    """Run the proof."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="what CI repeats")
-    parser.add_argument("--skip-speed", action="store_true", help="on a busy machine")
-    parser.add_argument("--only", help="measure only headings that contain this")
-    options = parser.parse_args()
-    logging.getLogger("failsoft").setLevel(logging.ERROR)
-    chosen = [
-        (name, measure)
-        for name, measure in measurements(is_short=options.short)
-        if (not options.only or options.only.lower() in name.lower())
-        and not (options.skip_speed and "Speed" in name)
-    ]
-    title = "The ladder, in short" if options.short else "The ladder"
-    finish(run_proof(title, chosen))
-
-
 if __name__ == "__main__":
-    main()
+    quieten()
+    prove("The ladder", measurements, about=__doc__, has_speed=True)
