@@ -23,7 +23,7 @@ from failsoft.dashboard.standing import (
     Verdict,
 )
 from failsoft.dashboard.verdict import by_calls, doubted, judge, worst
-from failsoft.front_status import FrontStatus, LadderStatus, LastError, RungStatus
+from failsoft.front_status import FrontStatus, LadderStatus, LastError
 from failsoft.run_state import FrontState, SupervisorState
 from failsoft.store.traffic import CallEnd
 
@@ -96,7 +96,7 @@ def _ladders(seen: Seen) -> tuple[Ladder, ...]:
 
 
 def _told_by_front(seen: Seen, front: FrontStatus, ladder: LadderStatus) -> Ladder:
-    rungs = tuple(doubted(_told(rung), seen.engines) for rung in ladder.rungs)
+    rungs = tuple(doubted(Rung.told(rung), seen.engines) for rung in ladder.rungs)
     children = seen.supervisor.children if seen.supervisor is not None else ()
     verdict = judge(
         rungs,
@@ -116,23 +116,6 @@ def _told_by_front(seen: Seen, front: FrontStatus, ladder: LadderStatus) -> Ladd
         rungs=tuple(_with_error(seen, rung) for rung in rungs),
         budget_refused_total=ladder.budget_refused_total,
         traffic=_traffic(seen, ladder.name),
-    )
-
-
-def _told(rung: RungStatus) -> Rung:
-    """Return *rung* as the front has it."""
-    return Rung(
-        index=rung.index,
-        name=rung.name,
-        kind=rung.kind,
-        slot=rung.slot,
-        can_serve=rung.can_serve,
-        why_not=rung.why_not,
-        breaker=rung.breaker,
-        retry_in_s=rung.retry_in_s,
-        version_name=rung.version_name,
-        version_digest=rung.version_digest,
-        last_error=rung.last_error,
     )
 
 

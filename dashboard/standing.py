@@ -6,12 +6,12 @@ never an empty list. Stamps are UTC epoch milliseconds, durations seconds, ratio
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Literal
+from typing import Self
 
 from failsoft.config.settings import CACHE_RUNG
-from failsoft.front_status import LastError
+from failsoft.front_status import RungFacts, RungStatus
 from failsoft.run_state import Reload, SupervisorState
 
 
@@ -55,23 +55,16 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class Rung(RungFacts):
     """One rung as it stands."""
 
-    index: int
-    name: str
-    kind: Literal["engine", "endpoint", "cache"]
-    slot: str | None = None
-    """The engine's slot; None for the others."""
     can_serve: bool | None
     """Whether it would be asked and could answer; None when nobody can say."""
-    why_not: str | None = None
-    breaker: str | None = None
-    """closed, open or half_open; None where there is none or it is not known."""
-    retry_in_s: float | None = None
-    version_name: str | None = None
-    version_digest: str | None = None
-    last_error: LastError | None = None
+
+    @classmethod
+    def told(cls, status: RungStatus) -> Self:
+        """Return the rung as the front has it."""
+        return cls(**{field.name: getattr(status, field.name) for field in fields(status)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,25 +23,31 @@ class LastError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RungStatus:
-    """One rung of a ladder."""
+class RungFacts:
+    """What is the same for who says how a rung stands and for who only judges it."""
 
     index: int
     name: str
     kind: Literal["engine", "endpoint", "cache"]
     slot: str | None = None
-    """Of a local engine."""
-    can_serve: bool
-    """Whether a call that came now would ask it."""
+    """The local engine's slot; None for the others."""
     why_not: str | None = None
     breaker: str | None = None
-    """closed, open or half_open; None for the cache."""
+    """closed, open or half_open; None for the cache, and where it is not known."""
     retry_in_s: float | None = None
     """Until a broken rung is tried again; None while it is not broken."""
     version_name: str | None = None
     """What runs in the slot, or what is pinned there; the model of an endpoint elsewhere."""
     version_digest: str | None = None
     last_error: LastError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungStatus(RungFacts):
+    """One rung of a ladder, by the front's own word."""
+
+    can_serve: bool
+    """Whether a call that came now would ask it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from typing import Any, Self
 from failsoft.call_records import AttemptRecord
 from failsoft.fallback.outside_json import parse_json
 
-CACHE_RUNG_NAME = "cache"
 MAX_TOKENS = 2**53
 """An endpoint that reports more does not count tokens; a double is exact up to here."""
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from failsoft.engine.int8 import (
     EXACT_CHUNK,
@@ -17,6 +16,7 @@ from failsoft.engine.int8 import (
     quantise_linears,
     widened_product,
 )
+from tests.engine.architectures import SERVED, make_model
 
 _CPU = torch.device("cpu")
 _PRODUCTS = [
@@ -111,16 +111,7 @@ def test_a_kernel_that_saturates_is_not_picked() -> None:
 
 def test_the_layer_that_makes_logits_keeps_its_precision() -> None:
     """Every other plain layer is replaced, and the largest error is told."""
-    config = LlamaConfig(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=32,
-    )
-    model = LlamaForCausalLM(config).eval().requires_grad_(requires_grad=False)
+    model = make_model("llama", {"num_hidden_layers": 1})
 
     error = quantise_linears(model, torch.float32)
 
@@ -132,6 +123,6 @@ def test_the_layer_that_makes_logits_keeps_its_precision() -> None:
 
 def test_a_model_without_plain_layers_has_nothing_to_quantise() -> None:
     """GPT-2 multiplies by layers of its own, so int8 would change nothing and say otherwise."""
-    config = GPT2Config(vocab_size=64, n_positions=32, n_embd=32, n_layer=1, n_head=2)
+    model = make_model("gpt2", SERVED["gpt2"])
 
-    assert quantise_linears(GPT2LMHeadModel(config), torch.float32) is None
+    assert quantise_linears(model, torch.float32) is None

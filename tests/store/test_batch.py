@@ -1,11 +1,10 @@
 """What a batch does when the database refuses: is it about a row, or about all of them?"""
 
-import time
 from collections.abc import Callable
-from typing import Any
 
 from failsoft.call_records import CallRecord
 from failsoft.store import Store
+from tests.store.waiting import wait_until
 
 OpenStore = Callable[..., Store]
 MakeCall = Callable[..., CallRecord]
@@ -17,21 +16,13 @@ def run(store: Store, statement: str) -> None:
         connection.exec_driver_sql(statement)
 
 
-def wait_until(is_so: Callable[[], Any]) -> None:
-    """Return as soon as *is_so*; fail after a while."""
-    deadline = time.monotonic() + 10
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_records_wait_for_a_table_that_is_away(open_store: OpenStore, make_call: MakeCall) -> None:
     """No row is unfit: PostgreSQL calls it a programming error, and every record was dropped."""
     store = open_store()
     run(store, "ALTER TABLE calls RENAME TO away")
 
     store.recorder.record_call(make_call(call_id="c"))
-    wait_until(lambda: store.stats().last_error)
+    wait_until(lambda: store.stats().last_error, timeout_s=10)
     run(store, "ALTER TABLE away RENAME TO calls")
 
     assert store.flush(10)

@@ -18,6 +18,7 @@ from failsoft.config.settings import StoreConfig
 from failsoft.errors import StoreError
 from failsoft.store import Store
 from failsoft.store.idempotency import WRITE_TIMEOUT_S
+from tests.store.waiting import wait_until
 
 MakeCall = Callable[..., CallRecord]
 MakeAttempt = Callable[..., AttemptRecord]
@@ -55,14 +56,6 @@ def locked(folder: Path) -> Iterator[Callable[[], None]]:
         yield release
     finally:
         release()
-
-
-def wait_until(is_so: Callable[[], Any], *, timeout_s: float = 20) -> None:
-    """Return as soon as *is_so*; fail after *timeout_s*."""
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -171,6 +164,7 @@ import resource, sys, time
 from failsoft.call_records import CallRecord, CallOutcome, EventRecord
 from failsoft.config.settings import StoreConfig
 from failsoft.store import Store
+from tests.store.waiting import wait_until
 
 url, limit = sys.argv[1], int(sys.argv[2])
 store = Store(StoreConfig(url=url, busy_timeout_s=0.2, queue_records=1000))

@@ -67,13 +67,7 @@ def _cache_status(front: Front, ladder: str, rung: CachedRung) -> RungStatus:
         index=rung.index,
         name=CACHE_RUNG,
         kind="cache",
-        slot=None,
         can_serve=True,
-        why_not=None,
-        breaker=None,
-        retry_in_s=None,
-        version_name=None,
-        version_digest=None,
         last_error=front.recorder.last_error(ladder, CACHE_RUNG),
     )
 

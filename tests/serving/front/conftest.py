@@ -1,4 +1,4 @@
-"""Two fault servers and one front over them for all tests that do not stop it."""
+"""One front over the two fault servers, for all tests that do not stop it."""
 
 from collections.abc import Iterator
 
@@ -6,26 +6,6 @@ import pytest
 
 from tests.fallback.fault_server import FaultServer
 from tests.serving.front.rig import FrontProcess, front, toml
-
-
-@pytest.fixture(scope="package")
-def _servers() -> Iterator[tuple[FaultServer, FaultServer]]:
-    with FaultServer("A") as first, FaultServer("B") as second:
-        yield first, second
-
-
-@pytest.fixture
-def server_a(_servers: tuple[FaultServer, FaultServer]) -> FaultServer:
-    """The first rung's server."""
-    _servers[0].plan()
-    return _servers[0]
-
-
-@pytest.fixture
-def server_b(_servers: tuple[FaultServer, FaultServer]) -> FaultServer:
-    """The second rung's server."""
-    _servers[1].plan()
-    return _servers[1]
 
 
 @pytest.fixture(scope="package")

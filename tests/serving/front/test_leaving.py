@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from failsoft.serving.front.answers import UNREAD_S
-from tests.engine.http.rig import raw_post
+from tests.engine.http.rig import raw_post, wait_until
 from tests.fallback.fault_server import Fault, FaultServer
-from tests.serving.front.rig import FrontProcess, wait_until
+from tests.serving.front.rig import FrontProcess
 
 MAX_S = 0.1
 SLOW: Fault = {"do": "ok", "tokens": 500, "gap_s": 0.02}

@@ -12,8 +12,9 @@ from failsoft.config.schema import load_settings
 from failsoft.engine.http.server import bind
 from failsoft.run_state import read_front
 from failsoft.store import Store
+from tests.engine.http.rig import wait_until
 from tests.fallback.fault_server import Fault, FaultServer
-from tests.serving.front.rig import FrontProcess, events_of, front, text_of, toml, wait_until
+from tests.serving.front.rig import FrontProcess, events_of, front, text_of, toml
 
 A_SECOND: Fault = {"do": "ok", "tokens": 30, "gap_s": 0.05}
 ENDLESS: Fault = {"do": "ok", "tokens": 2000, "gap_s": 0.05}
