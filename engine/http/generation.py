@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from failsoft.engine.http.served import ServerState
-from failsoft.engine.request import EngineEvent, FinishedEvent, GenerationRequest
+from failsoft.engine.request import EngineEvent, FinishedEvent, GenerationRequest, TokenEvent
 from failsoft.engine.text.detokenizer import Detokenizer
 from failsoft.engine.text.stop import StopStrings
 from failsoft.errors import DeadlineExceededError, EngineError, EngineStoppedError, ForwardError
@@ -175,7 +175,7 @@ class Generation:
         return [*deltas, *ends], error
 
     def _take(self, choice: _Choice, event: EngineEvent) -> str:
-        assert not isinstance(event, FinishedEvent)
+        assert isinstance(event, TokenEvent)
         was_cut = choice.is_cut
         text = choice.take(event.token_id)
         if choice.is_cut and not was_cut:
