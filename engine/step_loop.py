@@ -161,11 +161,24 @@ class StepLoop:
         if result in sequence.end_token_ids and sequence.num_output:
             self._finish(sequence, FinishReason.STOP, None, stop_token_id=result)
             return
+        is_complete = self._follow(sequence, result)
         max_tokens = sequence.request.sampling.max_tokens
-        if max_tokens:
+        if max_tokens and self._is_live(sequence):
             self._emit(sequence, TokenEvent(sequence.request_id, result, logprobs))
-        if self._is_live(sequence) and sequence.num_output >= max_tokens:
-            self._finish(sequence, FinishReason.LENGTH, None)
+        if self._is_live(sequence) and (is_complete or sequence.num_output >= max_tokens):
+            reason = FinishReason.STOP if is_complete else FinishReason.LENGTH
+            self._finish(sequence, reason, None)
+
+    def _follow(self, sequence: Sequence, token_id: int) -> bool:
+        """Move its grammar past a settled token; whether its output is complete then."""
+        if sequence.grammar is None or not sequence.num_output:
+            return False
+        try:
+            sequence.grammar.advance(token_id)
+        except ForwardError as exc:
+            self._finish(sequence, FinishReason.ERROR, exc)
+            return False
+        return sequence.grammar.is_over
 
     def _is_live(self, sequence: Sequence) -> bool:
         """Whether it goes on: a sink that fails ends its sequence."""

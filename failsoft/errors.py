@@ -235,7 +235,8 @@ class ForwardError(EngineError):
 
     Attributes:
         kind: ``"exception"``, ``"out_of_memory"``, ``"bad_logits"``, or ``"no_token"`` where the
-            request itself has ruled out every token.
+            request itself has ruled out every token, or ``"grammar"`` where its grammar grew
+            beyond what can be followed.
     """
 
     def __init__(self, message: str, *, kind: str) -> None:
