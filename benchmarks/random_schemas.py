@@ -4,16 +4,22 @@ A seed and a number give the same schema on every machine.
 """
 
 import random
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Schema = dict[str, Any]
 
+# fmt: off
 _WORDS = (
-    "name title city country colour status kind price total count rating score level owner "
-    "email address street phone birthday note summary label group size weight height width "
-    "language currency author genre species model brand priority stage region topic source"
-).split()
+    "name", "title", "city", "country", "colour", "status", "kind", "price", "total", "count",
+    "rating", "score", "level", "owner", "email", "address", "street", "phone", "birthday",
+    "note", "summary", "label", "group", "size", "weight", "height", "width", "language",
+    "currency", "author", "genre", "species", "model", "brand", "priority", "stage", "region",
+    "topic", "source",
+)
+# fmt: on
 _PATTERNS = (
     r"^[A-Z]{2}-\d{3,5}$",
     r"^(\+\d{1,2} )?\d{3}-\d{4}$",
