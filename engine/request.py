@@ -39,14 +39,16 @@ def _number(
         )
 
 
-def _integer(value: object, param: str, low: int, high: int) -> None:
+def check_integer(value: object, param: str, low: int, high: int) -> None:
+    """Raise InvalidRequestError unless *value* is an integer in low..high."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidRequestError(
             f"{param} must be an integer in {low}..{high}, got {value!r}", param=param
         )
 
 
-def _check_ids(ids: Iterable[int], param: str, vocab_size: int) -> None:
+def check_ids(ids: Iterable[int], param: str, vocab_size: int) -> None:
+    """Raise InvalidRequestError unless all *ids* are a model's of *vocab_size* logits."""
     for token_id in ids:
         if not 0 <= token_id < vocab_size:
             raise InvalidRequestError(
@@ -98,20 +100,20 @@ class SamplingParams:
     """0..20 alternatives to each prompt token but the first; None wants none."""
 
     def __post_init__(self) -> None:
-        _integer(self.max_tokens, "max_tokens", 0, 2**31 - 1)
+        check_integer(self.max_tokens, "max_tokens", 0, 2**31 - 1)
         _number(self.temperature, "temperature", 0.0, 2.0)
         _number(self.top_p, "top_p", 0.0, 1.0, open_low=True)
-        _integer(self.top_k, "top_k", 0, 2**31 - 1)
+        check_integer(self.top_k, "top_k", 0, 2**31 - 1)
         _number(self.min_p, "min_p", 0.0, 1.0)
         if self.seed is not None:
-            _integer(self.seed, "seed", 0, _MAX_SEED - 1)
-        _integer(self.min_tokens, "min_tokens", 0, self.max_tokens)
+            check_integer(self.seed, "seed", 0, _MAX_SEED - 1)
+        check_integer(self.min_tokens, "min_tokens", 0, self.max_tokens)
         _number(self.presence_penalty, "presence_penalty", -2.0, 2.0)
         _number(self.frequency_penalty, "frequency_penalty", -2.0, 2.0)
         _number(self.repetition_penalty, "repetition_penalty", 0.01, 10.0)
         for name in ("logprobs", "prompt_logprobs"):
             if getattr(self, name) is not None:
-                _integer(getattr(self, name), name, 0, MAX_LOGPROBS)
+                check_integer(getattr(self, name), name, 0, MAX_LOGPROBS)
         self._check_listed_tokens()
 
     def _check_listed_tokens(self) -> None:
@@ -135,9 +137,9 @@ class SamplingParams:
         Raises:
             InvalidRequestError: ``param`` names the field.
         """
-        _check_ids(self.stop_token_ids, "stop_token_ids", vocab_size)
-        _check_ids(self.logit_bias, "logit_bias", vocab_size)
-        _check_ids(self.allowed_token_ids or (), "allowed_token_ids", vocab_size)
+        check_ids(self.stop_token_ids, "stop_token_ids", vocab_size)
+        check_ids(self.logit_bias, "logit_bias", vocab_size)
+        check_ids(self.allowed_token_ids or (), "allowed_token_ids", vocab_size)
 
     @property
     def is_greedy(self) -> bool:
@@ -175,7 +177,7 @@ class GenerationRequest:
     def __post_init__(self) -> None:
         if not self.prompt_ids:
             raise InvalidRequestError("the prompt has no tokens; send at least one", param="prompt")
-        _integer(self.priority, "priority", -1000, 1000)
+        check_integer(self.priority, "priority", -1000, 1000)
 
 
 class TokenLogprobs(NamedTuple):
