@@ -8,8 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from failsoft.engine.http.strict import Strict
 from failsoft.engine.structured import constraint
 from failsoft.engine.structured.constraint import Constraint
 from failsoft.engine.structured.json_schema import any_object
@@ -19,11 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-
-class JsonSchemaFormat(_Strict):
+class JsonSchemaFormat(Strict):
     """``response_format.json_schema``; *strict* or not, the schema is always enforced."""
 
     name: str | None = None
@@ -32,7 +29,7 @@ class JsonSchemaFormat(_Strict):
     strict: bool | None = None
 
 
-class ResponseFormat(_Strict):
+class ResponseFormat(Strict):
     """OpenAI's ``response_format``."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -49,7 +46,7 @@ class ResponseFormat(_Strict):
         return self
 
 
-class StructuredOutputs(_Strict):
+class StructuredOutputs(Strict):
     """vLLM's ``structured_outputs``."""
 
     json_schema: str | dict[str, Any] | None = Field(default=None, alias="json")
@@ -63,7 +60,7 @@ class StructuredOutputs(_Strict):
     disable_additional_properties: Literal[False] | None = None
 
 
-class FormatFields(_Strict):
+class FormatFields(Strict):
     """The fields themselves, for a body to inherit."""
 
     response_format: ResponseFormat | None = None

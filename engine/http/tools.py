@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import field_validator
 
 from failsoft.engine.http.output_format import OutputFormat
+from failsoft.engine.http.strict import Strict
 from failsoft.engine.structured import tool_grammar
 from failsoft.engine.structured.constraint import Constraint, check_schema
 from failsoft.engine.structured.tool_calls import CallReader, ForcedCalls, FreeCalls
@@ -20,11 +22,7 @@ MAX_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-
-class FunctionDefinition(_Strict):
+class FunctionDefinition(Strict):
     """A function that the model may call."""
 
     name: str
@@ -40,32 +38,32 @@ class FunctionDefinition(_Strict):
         return value
 
 
-class Tool(_Strict):
+class Tool(Strict):
     """One tool; functions are the only kind."""
 
     type: Literal["function"]
     function: FunctionDefinition
 
 
-class _FunctionName(_Strict):
+class _FunctionName(Strict):
     name: str
 
 
-class NamedTool(_Strict):
+class NamedTool(Strict):
     """``tool_choice`` that names a function."""
 
     type: Literal["function"]
     function: _FunctionName
 
 
-class FunctionCallTurn(_Strict):
+class FunctionCallTurn(Strict):
     """The call inside an assistant's turn."""
 
     name: str
     arguments: str
 
 
-class ToolCallTurn(_Strict):
+class ToolCallTurn(Strict):
     """A call that the assistant made earlier."""
 
     id: str
@@ -77,7 +75,7 @@ class ToolCallTurn(_Strict):
         return ToolCall(call_id=self.id, name=self.function.name, arguments=self.function.arguments)
 
 
-class ToolFields(_Strict):
+class ToolFields(Strict):
     """The fields themselves, for a body to inherit."""
 
     tools: list[Tool] | None = None
@@ -113,8 +111,7 @@ class CallPlan:
     template_tools: list[dict[str, Any]] = field(default_factory=list)
     """What the prompt offers."""
     constraint: Constraint | None = None
-    reader: Callable[[], CallReader] | None = None
-    """Makes a reader for each choice; None when nothing can be called."""
+    """What the answer must follow, the wish for JSON included."""
 
 
 class _Choice(NamedTuple):
@@ -137,7 +134,7 @@ def plan_calls(body: ToolFields, wanted: OutputFormat | None) -> CallPlan:
     """
     choice = _choose(body)
     if choice is None:
-        return CallPlan()
+        return CallPlan(constraint=wanted.constraint() if wanted else None)
     signatures = [_signature(tool, place) for place, tool in enumerate(choice.tools)]
     offered = [tool.model_dump(exclude_none=True) for tool in body.tools or ()]
     if choice.must_call:
@@ -146,14 +143,25 @@ def plan_calls(body: ToolFields, wanted: OutputFormat | None) -> CallPlan:
             constraint=tool_grammar.only_calls(
                 signatures, max_calls=choice.max_calls, param="tools"
             ),
-            reader=ForcedCalls,
         )
-    names = [signature.name for signature in signatures]
     return CallPlan(
         template_tools=offered,
         constraint=_free_constraint(choice, signatures, wanted),
-        reader=lambda: FreeCalls(names),
     )
+
+
+def reader_of(body: ToolFields) -> Callable[[], CallReader] | None:
+    """Return what makes a reader for each choice of *body*'s answer; None when none can call.
+
+    Raises:
+        InvalidRequestError: A tool is asked for that is not there.
+    """
+    choice = _choose(body)
+    if choice is None:
+        return None
+    if choice.must_call:
+        return ForcedCalls
+    return partial(FreeCalls, [tool.function.name for tool in choice.tools])
 
 
 def _choose(body: ToolFields) -> _Choice | None:

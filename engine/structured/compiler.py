@@ -26,6 +26,7 @@ _LIMITS = LLParserLimits(
     verbose_errors=False,
 )
 _UNKNOWN_WORDS = re.compile(r"Unimplemented keys: \[(.*)\]")
+_OVERLAP = "oneOf whose branches may overlap cannot be enforced; use anyOf"
 _PLACE = re.compile(r"^at \d+\(\d+\): ")
 
 
@@ -121,6 +122,8 @@ def _explain(error: str) -> str:
     if found := _UNKNOWN_WORDS.search(error):
         words = found[1].replace('"', "")
         return f"keywords that cannot be enforced: {words}; leave them out"
+    if error.startswith("oneOf"):
+        return _OVERLAP
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     reason = next((line for line in lines if line.startswith("error: ")), None)
     head = _PLACE.sub("", lines[0]) if lines else "no reason was given"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llguidance import LLMatcher
+from llguidance import LLMatcher, regex_to_lark
 from llguidance.gbnf_to_lark import any_to_lark
 
 from failsoft.engine.structured.json_schema import (
@@ -53,9 +53,12 @@ def json_schema(schema: object, param: str) -> Constraint:
 
 
 def regex(pattern: str, param: str) -> Constraint:
-    """Return the constraint "text that *pattern* matches as a whole"."""
+    """Return the constraint "text that *pattern* matches as a whole".
+
+    Classes of digits and letters mean ASCII's, as in JSON schemas.
+    """
     _check_chars(pattern, param)
-    return Constraint(texts=(LLMatcher.grammar_from_regex(pattern),), param=param)
+    return Constraint(texts=(_regex_text(pattern),), param=param)
 
 
 def choice(texts: Sequence[str], param: str) -> Constraint:
@@ -70,7 +73,7 @@ def choice(texts: Sequence[str], param: str) -> Constraint:
         )
     pattern = "|".join(_REGEX_WORDS.sub(r"\\\g<0>", text) for text in texts)
     _check_chars(pattern, param)
-    return Constraint(texts=(LLMatcher.grammar_from_regex(f"({pattern})"),), param=param)
+    return Constraint(texts=(_regex_text(f"({pattern})"),), param=param)
 
 
 def grammar(text: str, param: str) -> Constraint:
@@ -109,6 +112,10 @@ def check_schema(schema: object, param: str) -> Mapping[str, Any]:
     if (size := size_of(schema)) > MAX_SCHEMA_CHARS:
         raise _too_long(size, param)
     return schema
+
+
+def _regex_text(pattern: str) -> str:
+    return str(LLMatcher.grammar_from_lark(f"start: /{regex_to_lark(pattern, 'dw')}/"))
 
 
 def _check_chars(text: str, param: str) -> None:

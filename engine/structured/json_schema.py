@@ -55,7 +55,7 @@ def narrowed(schema: Mapping[str, Any]) -> Schema:
 
 
 def depth_of(value: object) -> int:
-    """Return how deep *value* is nested; a scalar is 0."""
+    """Return how many levels *value* has below its first."""
     depth, level = 0, [value]
     while level := [
         child

@@ -9,7 +9,7 @@ what is not a call is text, and text must not be lost. Knows nothing of tokens o
 import json
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -199,6 +199,18 @@ class FreeCalls:
             parts.append(CallArguments(self.num_calls, arguments))
             self.num_calls += 1
         return parts
+
+
+def whole_calls(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    """Return the calls in *parts* as OpenAI writes them in a whole message."""
+    calls: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, CallOpened):
+            function = {"name": part.name, "arguments": ""}
+            calls.append({"id": part.call_id, "type": "function", "function": function})
+        elif isinstance(part, CallArguments):
+            calls[part.index]["function"]["arguments"] += part.text
+    return calls
 
 
 def new_call_id() -> str:
