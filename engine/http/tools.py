@@ -226,4 +226,6 @@ def _signature(tool: Tool, place: int) -> ToolSignature:
         raise InvalidRequestError(
             f"{param} must be the schema of an object, its type is {kind!r}", param=param
         )
-    return ToolSignature(name=tool.function.name, parameters={**parameters, "type": "object"})
+    return ToolSignature(
+        name=tool.function.name, parameters={**parameters, "type": "object"}, param=param
+    )

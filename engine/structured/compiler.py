@@ -69,6 +69,8 @@ class Compiler:
             if is_sound and not matcher.is_error():
                 return CompiledGrammar(matcher, num_bytes=self._num_bytes)
             error = matcher.get_error() or "it allows no token"
+        for part in constraint.parts:
+            self._compile(part)
         raise InvalidRequestError(
             f"{constraint.param} cannot be followed: {_explain(error)}", param=constraint.param
         )

@@ -34,6 +34,8 @@ class Constraint:
 
     texts: tuple[str, ...]
     param: str
+    parts: tuple["Constraint", ...] = ()
+    """What it is made of: whichever cannot be followed by itself is to blame."""
 
 
 def json_object(param: str) -> Constraint:

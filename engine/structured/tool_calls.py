@@ -13,13 +13,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from failsoft.engine.structured.tool_grammar import CALL_TAIL
 from failsoft.engine.text.tool_turns import CALL_CLOSE, CALL_OPEN
 
 _HEAD = re.compile(
     re.escape(CALL_OPEN) + r'\n\{"name": ("(?:[^"\\]|\\.)*"), "arguments": (?=\{)', re.DOTALL
 )
-_TAIL = "}\n" + CALL_CLOSE
-"""What stands behind the arguments of a call that its grammar forced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +92,9 @@ class ForcedCalls:
         """See `CallReader.flush`; a call cut before its arguments is no call but text."""
         rest, self._held = self._held, ""
         if self.num_calls:
-            if _TAIL.startswith(rest):
+            if CALL_TAIL.startswith(rest):
                 return []  # the end of a call, whole or cut
-            rest = rest.removeprefix(_TAIL).lstrip("\n")
+            rest = rest.removeprefix(CALL_TAIL).lstrip("\n")
         return [Content(rest)] if rest else []
 
     def _open(self, name: str) -> CallOpened:
