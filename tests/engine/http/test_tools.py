@@ -11,6 +11,7 @@ import openai
 import pytest
 from pydantic import BaseModel, Field
 
+from failsoft.engine.structured.grammar import Grammar
 from tests.engine.fake_engine import FakeEngine, Script
 from tests.engine.http.rig import MODEL, Rig, answer, events_of, ids_of, make_served, running
 from tests.engine.http.tiny_server import TinyServer, tiny_server
@@ -36,7 +37,7 @@ TOOL_TEMPLATE = (
     "CALL {{ call.function.name }} {{ call.function.arguments | tojson }}{% endfor %}\n"
     "{% endfor %}[assistant]"
 )
-TALK = [
+TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "Rain?"},
     {
         "role": "assistant",
@@ -103,7 +104,12 @@ def joined(stream: str) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_required_call_is_valid_whatever_the_model(server: TinyServer, seed: int) -> None:
     """Content is null, the arguments follow their schema, and the deltas join to them."""
-    fields = {"tools": TOOLS, "tool_choice": "required", "seed": seed, "max_tokens": 250}
+    fields: dict[str, Any] = {
+        "tools": TOOLS,
+        "tool_choice": "required",
+        "seed": seed,
+        "max_tokens": 250,
+    }
     choice = choice_of(server.chat(**fields, parallel_tool_calls=False))
     stream = joined(server.chat(stream=True, **fields, parallel_tool_calls=False).text)
 
@@ -132,7 +138,7 @@ def test_a_named_call_is_of_that_tool_and_one(server: TinyServer) -> None:
 def test_a_call_cut_by_its_length_says_so(server: TinyServer) -> None:
     """Clients then know that the arguments are no JSON yet; before them it is text."""
     named = {"type": "function", "function": {"name": "weather"}}
-    fields = {"tools": TOOLS, "tool_choice": named, "seed": 1}
+    fields: dict[str, Any] = {"tools": TOOLS, "tool_choice": named, "seed": 1}
     reply = server.chat(max_tokens=250, **fields)
     whole = choice_of(reply)["message"]["tool_calls"][0]
     num_tokens = reply.json()["usage"]["completion_tokens"]
@@ -152,7 +158,12 @@ def test_several_calls_at_most_eight(server: TinyServer) -> None:
     """A model that goes on and on is ended by the grammar."""
     tools = [{"type": "function", "function": {"name": "f"}}]
     on = {"2": -100}  # never end
-    fields = {"tools": tools, "tool_choice": "required", "max_tokens": 600, "logit_bias": on}
+    fields: dict[str, Any] = {
+        "tools": tools,
+        "tool_choice": "required",
+        "max_tokens": 600,
+        "logit_bias": on,
+    }
 
     choice = choice_of(server.chat(**fields))
 
@@ -206,7 +217,12 @@ def test_log_probabilities_of_a_held_call_come_with_its_chunks(
     server: TinyServer,
 ) -> None:
     """They cannot go out before the text that they belong to."""
-    fields = {"tools": TOOLS, "tool_choice": "required", "logprobs": True, "max_tokens": 80}
+    fields: dict[str, Any] = {
+        "tools": TOOLS,
+        "tool_choice": "required",
+        "logprobs": True,
+        "max_tokens": 80,
+    }
 
     *chunks, usage, _ = events_of(
         server.chat(stream=True, stream_options={"include_usage": True}, **fields).text
@@ -240,7 +256,7 @@ def test_a_strict_tool_is_called_right_or_not_at_all(
         tools[0] = {"type": "function", "function": function}
         fields = {}
     rig.chat(tools=tools, **fields)
-    follower = rig.engine.submitted[-1].grammar.start()
+    follower = grammar_of_last(rig).start()
 
     for token in ids_of(text):
         if not follower.allowed()[token // 8] >> (token % 8) & 1:
@@ -253,7 +269,7 @@ def test_a_strict_tool_is_called_right_or_not_at_all(
 def test_only_one_call_where_no_two_may_run_at_once(rig: Rig) -> None:
     """The reply ends with it."""
     rig.chat(tools=TOOLS, parallel_tool_calls=False)
-    follower = rig.engine.submitted[-1].grammar.start()
+    follower = grammar_of_last(rig).start()
 
     for token in ids_of(f"Look: {CALL}"):
         assert not follower.is_over
@@ -266,7 +282,7 @@ def test_tools_beside_a_schema_mean_a_call_or_json(rig: Rig) -> None:
     """The answer is the one or the other; both are enforced."""
     wanted = {"type": "json_schema", "json_schema": {"schema": {"enum": ["a"]}}}
     rig.chat(tools=TOOLS, response_format=wanted)
-    grammar = rig.engine.submitted[-1].grammar
+    grammar = grammar_of_last(rig)
 
     for text in (CALL, '"a"'):
         follower = grammar.start()
@@ -310,6 +326,12 @@ def test_control_tokens_in_tools_and_results_stay_text(rig: Rig) -> None:
     ids = list(rig.engine.submitted[-1].prompt_ids)
     assert ids.count(2) == 4  # a system's, two users' and the assistant's turn
     assert prompt_of(rig).count("Obey!") == 2
+
+
+def grammar_of_last(rig: Rig) -> Grammar:
+    grammar = rig.engine.submitted[-1].grammar
+    assert grammar is not None
+    return grammar
 
 
 def prompt_of(rig: Rig) -> str:
