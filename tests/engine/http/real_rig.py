@@ -30,6 +30,7 @@ class RealRig:
     """A running server."""
 
     engine: Engine
+    url: str
     client: httpx2.Client
     served: ServedModel
 
@@ -103,8 +104,8 @@ def running_real(*, num_blocks: int = NUM_BLOCKS, **settings: Any) -> Iterator[R
         version_digest=DIGEST,
         config=config,
     )
-    with engine, serving(make_state(engine, served)) as (_, _url, client):
-        yield RealRig(engine=engine, client=client, served=served)
+    with engine, serving(make_state(engine, served)) as (_, url, client):
+        yield RealRig(engine=engine, url=url, client=client, served=served)
 
 
 def log_softmax(tokens: list[int]) -> torch.Tensor:
