@@ -79,7 +79,6 @@ def _requests_for(
     if isinstance(ids, str):
         has_special = body.add_special_tokens is not False
         ids = state.served.codec.encode_prompt(ids, has_special=has_special)
-    wishes = _wishes(body)
     return build_requests(
         body,
         state.served,
@@ -87,9 +86,9 @@ def _requests_for(
         prompt_ids=ids,
         prompt_param="prompt",
         arrival=arrival,
-        wishes=wishes,
+        wishes=_wishes(body),
         grammar=grammar,
-        least_tokens=0 if body.echo or wishes.prompt is not None else 1,
+        least_tokens=0 if body.echo else 1,
     )
 
 

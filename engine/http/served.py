@@ -35,7 +35,7 @@ class ServedModel:
     """Stop strings of the chat template, on top of the caller's."""
     generation_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Sampling values where the caller gives none: ``temperature``, ``top_p``, ``top_k``,
-    ``min_p``, ``max_new_tokens``."""
+    ``min_p``, ``repetition_penalty``, ``max_new_tokens``."""
 
     @property
     def system_fingerprint(self) -> str:
