@@ -19,6 +19,10 @@ MAX_SCHEMA_CHARS = 65_536
 MAX_SCHEMA_DEPTH = 64
 """Nesting of the schema's own JSON, twice the ten levels and their wrappers at OpenAI."""
 
+MAX_OPTIONAL = 400
+"""Properties of one object that may be left out: the compiler gives up at some 500, and only
+when the reply gets there."""
+
 MAX_NUMBER = 2**53 - 1
 DECIMAL = 1e-6
 _WIDE = 1e-3
@@ -50,8 +54,22 @@ def with_spacing(schema: Mapping[str, Any]) -> Schema:
 
 def narrowed(schema: Mapping[str, Any]) -> Schema:
     """Return *schema* narrowed; what is no schema is left for the compiler to refuse."""
-    may_close = not any(_is_composed(node) for node in _nodes(schema))
+    may_close = not any(_is_composed(node) for node in schemas_in(schema))
     return _narrow(schema, may_close=may_close)
+
+
+def schemas_in(schema: object) -> Iterator[Mapping[str, Any]]:
+    """Yield *schema* and every schema inside it."""
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    children = [schema[name] for name in _ONE if name in schema]
+    for name in _LISTS:
+        children += schema[name] if isinstance(schema.get(name), list) else []
+    for name in _MAPS:
+        children += schema[name].values() if isinstance(schema.get(name), Mapping) else []
+    for child in children:
+        yield from schemas_in(child)
 
 
 def depth_of(value: object) -> int:
@@ -65,6 +83,17 @@ def depth_of(value: object) -> int:
     ]:
         depth += 1
     return depth
+
+
+def num_optional(schema: object) -> int:
+    """Return the most properties that an object of *schema* lists and does not require."""
+    counts = [0]
+    for node in schemas_in(schema):
+        known, required = node.get("properties"), node.get("required")
+        if isinstance(known, Mapping):
+            names = required if isinstance(required, list) else []
+            counts.append(sum(name not in names for name in known))
+    return max(counts)
 
 
 def size_of(value: object) -> int:
@@ -90,20 +119,6 @@ def _narrow(node: Mapping[str, Any], *, may_close: bool) -> Schema:
         result["additionalProperties"] = False
     _bound_numbers(result)
     return result
-
-
-def _nodes(schema: object) -> Iterator[Mapping[str, Any]]:
-    """Yield *schema* and every schema inside it."""
-    if not isinstance(schema, Mapping):
-        return
-    yield schema
-    children = [schema[name] for name in _ONE if name in schema]
-    for name in _LISTS:
-        children += schema[name] if isinstance(schema.get(name), list) else []
-    for name in _MAPS:
-        children += schema[name].values() if isinstance(schema.get(name), Mapping) else []
-    for child in children:
-        yield from _nodes(child)
 
 
 def _is_composed(node: Mapping[str, Any]) -> bool:

@@ -10,8 +10,11 @@ import jsonschema
 import openai
 import pytest
 from pydantic import BaseModel, Field
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from failsoft.engine.structured.grammar import Grammar
+from failsoft.engine.text.codec import TextCodec
 from tests.engine.fake_engine import FakeEngine, Script
 from tests.engine.http.rig import MODEL, Rig, answer, events_of, ids_of, make_served, running
 from tests.engine.http.tiny_server import TinyServer, tiny_server
@@ -438,3 +441,20 @@ def test_the_openai_client_parses_what_comes(server: TinyServer) -> None:
 def test_the_tiny_template_knows_no_tools() -> None:
     """Or the tests above would not show what they say."""
     assert "tools" not in TEMPLATE
+
+
+def test_tags_that_are_special_tokens_are_read_all_the_same() -> None:
+    """Text leaves special tokens out; a call must not look like an answer for that."""
+    tokenizer = Tokenizer.from_str(byte_level_tokenizer().to_str())
+    tokenizer.add_special_tokens(["<tool_call>", "</tool_call>"])
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>")
+    codec = TextCodec(wrapped, chat_template=TOOL_TEMPLATE)
+    ids = list(tokenizer.encode(CALL, add_special_tokens=False).ids)
+    assert len(ids) < len(ids_of(CALL)) - 10
+
+    with room_for(lambda request: [*ids, 2], codec=codec) as rig:
+        with_tools = choice_of(rig.chat(tools=TOOLS))["message"]
+        without = choice_of(rig.chat())["message"]
+
+    assert with_tools["tool_calls"][0]["function"]["name"] == "weather"
+    assert without["content"].startswith('\n{"name"')

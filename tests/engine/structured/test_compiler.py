@@ -74,6 +74,11 @@ def test_a_grammar_allows_what_was_asked_for_and_nothing_else(
         ({"type": "string", "pattern": "(?=a)b"}, "look-around"),
         ({"oneOf": [{"type": "string"}, {"maxLength": 3}]}, "anyOf"),
         ({"description": "x" * 70_000}, "65536"),
+        ({"properties": {f"p{n}": {} for n in range(500)}}, "500 properties"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+            "no instance that ends",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_followed_is_refused_by_name(value: Any, word: str) -> None:
