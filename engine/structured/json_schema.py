@@ -138,7 +138,9 @@ def _is_open(node: Mapping[str, Any]) -> bool:
     if "patternProperties" in node or "minProperties" in node:
         return False
     required = node.get("required", [])
-    return isinstance(required, list) and all(name in known for name in required)
+    return isinstance(required, list) and all(
+        isinstance(name, str) and name in known for name in required
+    )
 
 
 def _bound_numbers(node: Schema) -> None:

@@ -1,9 +1,12 @@
 """Constraints become grammars that say which tokens may come, or a 400 that says why not."""
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from failsoft.engine.structured import constraint
 from failsoft.engine.structured.constraint import Constraint
@@ -180,3 +183,41 @@ def test_objects_that_are_composed_stay_open() -> None:
 
     assert follow(schema(value), json.dumps({"a": 1, "b": 2})) == "over"
     assert follow(schema(value), json.dumps({"a": 1, "b": 2, "c": 3})) == "over"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4))
+def test_any_text_may_be_a_choice(texts: list[str]) -> None:
+    """Whatever it means in a regex or in a grammar."""
+    for text in texts:
+        assert follow(constraint.choice(texts, "p"), text) in ("over", "may end")
+
+
+_WORDS = ["type", "properties", "required", "items", "anyOf", "$ref", "enum", "minimum", "#", "a"]
+_JSON = st.recursive(
+    st.sampled_from([None, True, 1, -0.5, "object", "#", "(", "a"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_WORDS), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_JSON)
+def test_no_json_makes_more_than_a_400(value: object) -> None:
+    """What is malformed is refused in one line, and never raises anything else."""
+    error = ""
+    try:
+        tiny_compiler().compile(schema(value))
+    except InvalidRequestError as exc:
+        error = str(exc)
+
+    assert "\n" not in error
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="ab/\\()[]{}|*+?.^$ \n\"'#-0,<>%@:é&~", max_size=10))
+def test_no_expression_makes_more_than_a_400(pattern: str) -> None:
+    """Nor can one break out of the grammar that it stands in."""
+    for make in (constraint.regex, constraint.grammar):
+        with contextlib.suppress(InvalidRequestError):
+            tiny_compiler().compile(make(pattern, "p"))
