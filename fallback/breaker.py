@@ -3,8 +3,9 @@
 Knows nothing of HTTP. Units: monotonic seconds. Not thread-safe: one event loop
 owns it. Closed to open on a failure ratio over a rolling window with a minimum
 sample, on some transport failures in a row, or when the endpoint is stuck
-(requests wait, or streams have begun, and no token comes). After the open time one leased probe goes out;
-everybody else goes to the next rung until it is back or its lease ran out.
+(requests wait, or streams have begun, and no token comes). After the open time one
+leased probe goes out; everybody else goes to the next rung until it is back or its
+lease ran out.
 """
 
 from collections.abc import Callable
