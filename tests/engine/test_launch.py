@@ -41,7 +41,7 @@ def test_a_tokenizer_of_no_known_family_costs_structured_output_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The model is served, and the log says what it cannot do."""
-    strange = SimpleNamespace(**{**vars(LOADED), "eos_token_ids": frozenset()})
+    strange: Any = SimpleNamespace(**{**vars(LOADED), "eos_token_ids": frozenset()})
 
     assert describe(LOADED, max_model_len=640).compiler is not None
     assert describe(strange, max_model_len=640).compiler is None
