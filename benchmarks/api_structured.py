@@ -28,7 +28,7 @@ from failsoft.engine.text.codec import ChatMessage
 MODEL = "smollm2-135m-instruct"
 NUM_SCHEMAS, SHORT_SCHEMAS = 1000, 40
 NUM_RUNNING = 16
-MAX_TOKENS = 256
+MAX_TOKENS, SHORT_TOKENS = 256, 32
 MIN_FINISHED_RATIO = 0.95
 MAX_COST_RATIO = 0.10
 SHORT_COST_RATIO = 0.25
@@ -106,11 +106,12 @@ def measure_cost(*, is_short: bool) -> Iterator[Line]:
     Runs alternate, and the median of each is taken, so that a busy moment counts for neither.
     """
     count, rounds = (NUM_RUNNING, 2) if is_short else (4 * NUM_RUNNING, 5)
+    max_tokens = SHORT_TOKENS if is_short else MAX_TOKENS
     limit = SHORT_COST_RATIO if is_short else MAX_COST_RATIO
     loaded = load(MODEL, "bfloat16")
     with Engine.from_model(loaded, EngineConfig(max_running=NUM_RUNNING)) as engine:
         runs = _Runs(engine, loaded, count)
-        lengths = runs.constrained([MAX_TOKENS] * count).lengths  # warms every kernel, too
+        lengths = runs.constrained([max_tokens] * count).lengths  # warms every kernel, too
         masked, free = [], []
         for _ in range(rounds):
             masked.append(runs.constrained(lengths).wall_s)
