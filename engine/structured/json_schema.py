@@ -7,6 +7,7 @@ was sent. What is narrowed, and why a model needs it, is in ADR 25:
   section 6), and has six decimals at most: ``number`` alone allows 39e1804, and digits
   without end.
 * An object that lists its properties and does not say whether others may come has no others.
+* A key of an object that lists none has 64 characters at most.
 * White space is one blank after a comma or a colon, or none; see `with_spacing`.
 """
 
@@ -32,6 +33,7 @@ _ONE = ("items", "additionalProperties")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _APPLICATORS = ("$ref", "anyOf", "oneOf", "allOf")
+_SHORT_KEY = "^.{0,64}$"
 _OBJECT_WORDS = ("properties", "required", "patternProperties", "additionalProperties")
 
 Schema = dict[str, Any]
@@ -117,6 +119,10 @@ def _narrow(node: Mapping[str, Any], *, may_close: bool) -> Schema:
             result[name] = {key: inner(child) for key, child in node[name].items()}
     if may_close and _is_open(node):
         result["additionalProperties"] = False
+    elif may_close and _is_map(node):
+        # As a pattern: propertyNames, which says it plainly, is not compiled.
+        result["patternProperties"] = {_SHORT_KEY: result["additionalProperties"]}
+        result["additionalProperties"] = False
     _bound_numbers(result)
     return result
 
@@ -140,6 +146,14 @@ def _is_open(node: Mapping[str, Any]) -> bool:
     required = node.get("required", [])
     return isinstance(required, list) and all(
         isinstance(name, str) and name in known for name in required
+    )
+
+
+def _is_map(node: Mapping[str, Any]) -> bool:
+    """Whether *node* lists no properties, and has a schema for whatever comes."""
+    others = isinstance(node.get("additionalProperties"), Mapping)
+    return others and not any(
+        name in node for name in ("properties", "required", "patternProperties")
     )
 
 

@@ -16,6 +16,7 @@ from tests.engine.structured.followed import END, follow, is_allowed
 from tests.engine.tiny_tokenizer import byte_level_tokenizer
 
 OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+MAP = {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 2}
 
 
 def schema(value: Any) -> Constraint:
@@ -34,6 +35,10 @@ def schema(value: Any) -> Constraint:
         (schema(OBJECT), '{"a":12}', "over"),
         (schema(OBJECT), '{"a": 12, "b": 1}', "no"),
         (schema(OBJECT), '{"a": 99999999999999999', "no"),
+        (schema(MAP), '{"a": 1, "b": 2}', "over"),
+        (schema(MAP), '{"a": 1, "b": 2, "c": 3}', "no"),
+        (schema(MAP), '{"a": true}', "no"),
+        (schema(MAP), f'{{"{"k" * 65}', "no"),
         (schema({"type": "string", "maxLength": 3}), '"äöü"', "over"),
         (schema({"type": "string", "maxLength": 3}), '"äöüx', "no"),
         (schema({"type": "number"}), "1.234567", "over"),
