@@ -23,6 +23,10 @@ _TEMPLATE_FAULTS = (TemplateError, TypeError, ValueError, LookupError, Attribute
 """What a template raises when it does not like the messages: not all of them check first."""
 
 
+MAX_NESTING = 64
+"""Levels of what a template may read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
     """One turn of a chat."""
@@ -188,10 +192,19 @@ def _turn(message: ChatMessage) -> dict[str, str]:
     return turn if message.name is None else {**turn, "name": message.name}
 
 
-def _texts_in(value: Any) -> Iterator[str]:
-    """Yield the strings of a JSON *value*, keys aside."""
+def _texts_in(value: Any, room: int = MAX_NESTING) -> Iterator[str]:
+    """Yield the strings of a JSON *value*, keys aside.
+
+    Raises:
+        InvalidRequestError: It is nested too deep to be walked.
+    """
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list):
+        if not room:
+            raise InvalidRequestError(
+                f"chat_template_kwargs is nested deeper than {MAX_NESTING}; send it flatter",
+                param="chat_template_kwargs",
+            )
         for one in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts_in(one)
+            yield from _texts_in(one, room - 1)
