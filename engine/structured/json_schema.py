@@ -17,8 +17,8 @@ from typing import Any
 
 MAX_SCHEMA_CHARS = 65_536
 """A schema longer than this is refused: compiling it would take seconds."""
-MAX_SCHEMA_DEPTH = 64
-"""Nesting of the schema's own JSON, twice the ten levels and their wrappers at OpenAI."""
+MAX_SCHEMA_DEPTH = 48
+"""Nesting of the schema's own JSON: OpenAI's ten levels of objects, and some more."""
 
 MAX_OPTIONAL = 400
 """Properties of one object that may be left out: the compiler gives up at some 500, and only
@@ -72,19 +72,6 @@ def schemas_in(schema: object) -> Iterator[Mapping[str, Any]]:
         children += schema[name].values() if isinstance(schema.get(name), Mapping) else []
     for child in children:
         yield from schemas_in(child)
-
-
-def depth_of(value: object) -> int:
-    """Return how many levels *value* has below its first."""
-    depth, level = 0, [value]
-    while level := [
-        child
-        for node in level
-        if isinstance(node, dict | list)
-        for child in (node.values() if isinstance(node, dict) else node)
-    ]:
-        depth += 1
-    return depth
 
 
 def num_optional(schema: object) -> int:
