@@ -8,6 +8,7 @@ was sent. What is narrowed, and why a model needs it, is in ADR 25:
   without end.
 * An object that lists its properties and does not say whether others may come has no others.
 * A key of an object that lists none has 64 characters at most.
+* A date is a day of the calendar: the compiler knows how long a month is, and no leap years.
 * White space is one blank after a comma or a colon, or none; see `with_spacing`.
 """
 
@@ -26,6 +27,13 @@ when the reply gets there."""
 
 MAX_NUMBER = 2**53 - 1
 DECIMAL = 1e-6
+_YEAR = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
+_FOURTH = "(0[48]|[2468][048]|[13579][26])"
+_DAY = (
+    f"^({_YEAR}-(0[13-9]|1[0-2])-|{_YEAR}-02-[01]|{_YEAR}-02-2[0-8]|"
+    f"([0-9]{{2}}{_FOURTH}|{_FOURTH}00)-02-29)"
+)
+"""What a date begins with: no year 0, and 29 February in leap years alone."""
 _WIDE = 1e-3
 """A range narrower than this keeps all its decimals: the grid might miss it."""
 
@@ -111,6 +119,8 @@ def _narrow(node: Mapping[str, Any], *, may_close: bool) -> Schema:
         result["patternProperties"] = {_SHORT_KEY: result["additionalProperties"]}
         result["additionalProperties"] = False
     _bound_numbers(result)
+    if result.get("format") in ("date", "date-time") and "pattern" not in result:
+        result["pattern"] = _DAY
     return result
 
 
