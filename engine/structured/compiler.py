@@ -8,6 +8,8 @@ a core to the forward. Any thread.
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
@@ -28,6 +30,8 @@ _LIMITS = LLParserLimits(
 _UNKNOWN_WORDS = re.compile(r"Unimplemented keys: \[(.*)\]")
 _OVERLAP = "oneOf whose branches may overlap cannot be enforced; use anyOf"
 _PLACE = re.compile(r"^at \d+\(\d+\): ")
+_MAX_REASON_CHARS = 300
+"""llguidance quotes what it cannot read, however long."""
 
 
 class Compiler:
@@ -63,11 +67,12 @@ class Compiler:
     def _compile(self, constraint: Constraint) -> "CompiledGrammar":
         error = ""
         for text in constraint.texts:
-            matcher = LLMatcher(self._table, text, log_level=0, limits=_LIMITS)
+            make = partial(LLMatcher, self._table, text, log_level=0, limits=_LIMITS)
+            matcher = make()
             # The first mask finds what only following it finds, and warms what each copy reuses.
             is_sound = not matcher.is_error() and any(matcher.compute_bitmask())
             if is_sound and not matcher.is_error():
-                return CompiledGrammar(matcher, num_bytes=self._num_bytes)
+                return CompiledGrammar(matcher, make, num_bytes=self._num_bytes)
             error = matcher.get_error() or "it allows no token"
         for part in constraint.parts:
             self._compile(part)
@@ -77,23 +82,53 @@ class Compiler:
 
 
 class CompiledGrammar:
-    """See `failsoft.engine.structured.grammar.Grammar`."""
+    """See `failsoft.engine.structured.grammar.Grammar`.
 
-    def __init__(self, matcher: LLMatcher, *, num_bytes: int) -> None:
-        self._matcher = matcher
-        self._num_bytes = num_bytes
+    All copies of a matcher share what was found out of its lexemes, and that is limited: after
+    enough replies, each of them harmless, it is used up for good. Then it is made anew.
+
+    Args:
+        matcher: Stands at the beginning, and is only copied.
+        make: Makes another like it; takes as long as compiling it did.
+        num_bytes: Length of a mask.
+    """
+
+    def __init__(
+        self, matcher: LLMatcher, make: Callable[[], LLMatcher], *, num_bytes: int
+    ) -> None:
+        self.matcher = matcher
+        self.num_bytes = num_bytes
+        self.num_followed = 0
+        """Tokens that replies took since *matcher* was made."""
+        self._make = make
 
     def start(self) -> "Follower":
         """See `Grammar.start`."""
-        return Follower(self._matcher.deep_copy(), num_bytes=self._num_bytes)
+        return Follower(self)
+
+    def renew(self, spent: LLMatcher, *, num_own: int) -> bool:
+        """Make the matcher anew where *spent* was copied from it; whether there is another now.
+
+        There is none where the *num_own* tokens of one reply have used it up alone: they would
+        again. On the engine's thread, which waits for it: a millisecond, 0.3 s at most.
+        """
+        if spent is not self.matcher:
+            self.num_followed += num_own
+            return True
+        if self.num_followed <= num_own:
+            return False
+        self.matcher, self.num_followed = self._make(), num_own
+        return True
 
 
 class Follower:
     """See `failsoft.engine.structured.grammar.TokenGrammar`."""
 
-    def __init__(self, matcher: LLMatcher, *, num_bytes: int) -> None:
-        self._matcher = matcher
-        self._num_bytes = num_bytes
+    def __init__(self, grammar: CompiledGrammar) -> None:
+        self._grammar = grammar
+        self._origin = grammar.matcher
+        self._matcher = self._origin.deep_copy()
+        self._taken: list[int] = []
 
     @property
     def is_over(self) -> bool:
@@ -102,14 +137,30 @@ class Follower:
 
     def allowed(self) -> bytes:
         """See `TokenGrammar.allowed`."""
-        mask = bytes(self._matcher.compute_bitmask())
+        mask = self._matcher.compute_bitmask()
+        while self._matcher.is_error() and self._begin_again():
+            mask = self._matcher.compute_bitmask()
         self._check()
-        return mask[: self._num_bytes]
+        return bytes(mask)[: self._grammar.num_bytes]
 
     def advance(self, token_id: int) -> None:
         """See `TokenGrammar.advance`."""
         self._matcher.consume_token(token_id)
+        while self._matcher.is_error() and self._begin_again():
+            self._matcher.consume_token(token_id)
         self._check()
+        self._taken.append(token_id)
+        self._grammar.num_followed += 1
+
+    def _begin_again(self) -> bool:
+        """Come to the same place in a matcher that nobody has used up; whether there is one."""
+        if not self._grammar.renew(self._origin, num_own=len(self._taken)):
+            return False
+        self._origin = self._grammar.matcher
+        self._matcher = self._origin.deep_copy()
+        if self._taken:
+            self._matcher.consume_tokens(self._taken)
+        return True
 
     def _check(self) -> None:
         if self._matcher.is_error():
@@ -128,5 +179,5 @@ def _explain(error: str) -> str:
         return _OVERLAP
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     reason = next((line for line in lines if line.startswith("error: ")), None)
-    head = _PLACE.sub("", lines[0]) if lines else "no reason was given"
+    head = _PLACE.sub("", lines[0])[:_MAX_REASON_CHARS] if lines else "no reason was given"
     return f"{head} {reason.removeprefix('error: ')}" if reason else head

@@ -2,14 +2,18 @@
 
 import contextlib
 import json
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance import LLParserLimits
 
-from failsoft.engine.structured import constraint
+from failsoft.engine.structured import compiler, constraint
+from failsoft.engine.structured.compiler import Compiler
 from failsoft.engine.structured.constraint import Constraint
+from failsoft.engine.structured.token_table import build_table
 from failsoft.errors import ForwardError, InvalidRequestError
 from tests.engine.http.rig import ids_of, tiny_compiler
 from tests.engine.structured.followed import END, follow, is_allowed
@@ -236,3 +240,58 @@ def test_no_expression_makes_more_than_a_400(pattern: str) -> None:
     for make in (constraint.regex, constraint.grammar):
         with contextlib.suppress(InvalidRequestError):
             tiny_compiler().compile(make(pattern, "p"))
+
+
+def test_what_many_replies_found_out_of_a_grammar_does_not_use_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All replies share it, and it is limited: once it failed every reply to come."""
+    monkeypatch.setattr(compiler, "_LIMITS", LLParserLimits(max_lexer_states=3000))
+    grammar = small_compiler().compile(constraint.regex("(a|b)*a(a|b){40}", "p"))
+    letters, draw = [ids_of("a")[0], ids_of("b")[0]], random.Random(1)
+    early = grammar.start()
+    early.advance(letters[0])
+
+    for _ in range(40):
+        follower = grammar.start()
+        for _ in range(60):
+            assert any(follower.allowed())
+            follower.advance(draw.choice(letters))
+
+    for _ in range(60):
+        assert early.allowed() == early.allowed()
+        early.advance(letters[1])
+
+
+def test_a_reply_that_uses_a_grammar_up_by_itself_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To begin again would end the same way."""
+    monkeypatch.setattr(compiler, "_LIMITS", LLParserLimits(max_lexer_states=3000))
+    grammar = small_compiler().compile(constraint.regex("(a|b)*a(a|b){41}", "p"))
+    letters, draw = [ids_of("a")[0], ids_of("b")[0]], random.Random(1)
+    follower = grammar.start()
+
+    def go_on() -> None:
+        for _ in range(2000):
+            follower.allowed()
+            follower.advance(draw.choice(letters))
+
+    with pytest.raises(ForwardError, match="too many states") as caught:
+        go_on()
+
+    assert caught.value.is_of_request
+
+
+def test_a_long_expression_is_not_quoted_in_full() -> None:
+    """A refusal is a line that can be read."""
+    with pytest.raises(InvalidRequestError) as caught:
+        small_compiler().compile(constraint.regex("(" * 3000, "p"))
+
+    assert len(str(caught.value)) < 500
+
+
+def small_compiler() -> Compiler:
+    """One that no other test shares."""
+    tokenizer = byte_level_tokenizer()
+    vocab_size = tokenizer.get_vocab_size()
+    table = build_table(tokenizer, vocab_size=vocab_size, eos_token_ids=[END])
+    return Compiler(table, vocab_size=vocab_size)
