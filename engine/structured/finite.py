@@ -1,12 +1,13 @@
 """Whether a schema has an instance that comes to an end.
 
 A schema may require itself: each part of it is sound, and no reply could ever be complete.
-The compiler does not look for that. Least fixed point over the places that are referred to:
-a place ends if it does so by what is known to end. Keywords that set no structure are passed
-over, so what is found here is certain, and what is not found may still be impossible.
+The compiler does not look for that. Least fixed point: a part ends if it does so by what is
+known to end. Each part waits for what it needs and is looked at once for each, so the time
+grows with the schema's length, however its references run. Keywords that set no structure are
+passed over: what is found here is certain, and what is not found may still be impossible.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from failsoft.engine.structured.json_schema import schemas_in
@@ -21,15 +22,40 @@ def endless_place(schema: Mapping[str, Any]) -> str | None:
         "#"
     }
     places = {ref: _resolve(schema, ref) for ref in refs}
-    ending = {ref for ref, place in places.items() if place is None}  # elsewhere, or nowhere
-    while True:
-        more = {ref for ref in refs - ending if _ends(places[ref], ending)}
-        if not more:
-            break
-        ending |= more
-    if "#" in ending:
+    ending = _ending(schema, places.values())
+    if id(schema) in ending:
         return None
-    return min(refs - ending - {"#"}, default="#")
+    endless = [ref for ref, place in places.items() if id(place) not in ending and ref != "#"]
+    return min(endless, default="#")
+
+
+def _ending(schema: Mapping[str, Any], places: Iterable[object]) -> set[int]:
+    """Return the ``id`` of each part of *places*, or needed by them, that has a finite instance."""
+    num_unmet: dict[int, int] = {}
+    waiting: dict[int, list[tuple[int, int]]] = {}  # part to (part, number of the need it meets)
+    todo = list(places)
+    while todo:
+        node = todo.pop()
+        if id(node) in num_unmet:
+            continue
+        needs = _needs(node, schema)
+        num_unmet[id(node)] = len(needs)
+        for number, ways in enumerate(needs):
+            todo += ways
+            for way in ways:
+                waiting.setdefault(id(way), []).append((id(node), number))
+    fresh = [node for node, count in num_unmet.items() if not count]
+    ending, met = set(fresh), set[tuple[int, int]]()
+    while fresh:
+        for need in waiting.get(fresh.pop(), ()):
+            if need in met:
+                continue
+            met.add(need)
+            num_unmet[need[0]] -= 1
+            if not num_unmet[need[0]]:
+                fresh.append(need[0])
+                ending.add(need[0])
+    return ending
 
 
 def _resolve(schema: Mapping[str, Any], ref: str) -> object:
@@ -45,23 +71,25 @@ def _resolve(schema: Mapping[str, Any], ref: str) -> object:
     return place
 
 
-def _ends(node: object, ending: set[str]) -> bool:
-    """Whether *node* has a finite instance, given the references that do."""
+def _needs(node: object, schema: Mapping[str, Any]) -> list[list[object]]:
+    """Return what must end for *node* to: of each list one part at least."""
     if not isinstance(node, Mapping) or "enum" in node or "const" in node:
-        return True
-    if isinstance(node.get("$ref"), str) and node["$ref"] not in ending:
-        return False
-    for name, judge in (("allOf", all), ("anyOf", any), ("oneOf", any)):
+        return []
+    needs: list[list[object]] = []
+    if isinstance(ref := node.get("$ref"), str):
+        needs.append([_resolve(schema, ref)])  # None, elsewhere or nowhere, needs nothing
+    if isinstance(branches := node.get("allOf"), list):
+        needs += [[branch] for branch in branches]
+    for name in ("anyOf", "oneOf"):
         branches = node.get(name)
-        known = branches if isinstance(branches, list) else []
-        if known and not judge(_ends(branch, ending) for branch in known):
-            return False
+        if isinstance(branches, list) and branches:
+            needs.append(branches)
     kind = node.get("type")
     if kind == "object":
-        return all(_ends(child, ending) for child in _required(node))
+        needs += [[child] for child in _required(node)]
     if kind == "array":
-        return all(_ends(child, ending) for child in _least_items(node))
-    return True
+        needs += [[child] for child in _least_items(node)]
+    return needs
 
 
 def _required(node: Mapping[str, Any]) -> list[object]:

@@ -89,7 +89,8 @@ def num_optional(schema: object) -> int:
         known, required = node.get("properties"), node.get("required")
         if isinstance(known, Mapping):
             names = required if isinstance(required, list) else []
-            counts.append(sum(name not in names for name in known))
+            needed = {name for name in names if isinstance(name, str)}
+            counts.append(sum(name not in needed for name in known))
     return max(counts)
 
 
@@ -165,9 +166,16 @@ def _bound_numbers(node: Schema) -> None:
         node["minimum"] = -max(MAX_NUMBER, 0 if high is None else 2 * abs(high))
     if high is None:
         node["maximum"] = max(MAX_NUMBER, 0 if low is None else 2 * abs(low))
-    is_wide = low is None or high is None or high - low >= _WIDE
+    is_wide = low is None or high is None or _is_wide(low, high)
     if "number" in kinds and "multipleOf" not in node and is_wide:
         node["multipleOf"] = DECIMAL
+
+
+def _is_wide(low: float, high: float) -> bool:
+    try:
+        return high - low >= _WIDE
+    except OverflowError:  # an integer that no float reaches
+        return True
 
 
 def _number(node: Mapping[str, Any], *names: str) -> float | None:

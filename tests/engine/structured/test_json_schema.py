@@ -20,6 +20,7 @@ from failsoft.engine.structured.json_schema import DECIMAL, MAX_NUMBER, narrowed
         ({"type": "number", "minimum": 0, "maximum": 1e-5}, {}),
         ({"type": "number", "minimum": 0, "maximum": 1, "multipleOf": 0.5}, {}),
         ({"type": "integer", "enum": [1, 2]}, {}),
+        ({"type": "number", "minimum": 0.5, "maximum": 10**400}, {"multipleOf": DECIMAL}),
         ({"type": "string"}, {}),
         ({"properties": {"a": {"type": "string"}}}, {"additionalProperties": False}),
         ({"properties": {}, "additionalProperties": True}, {}),
