@@ -241,7 +241,18 @@ def _parse_call(call: Any) -> tuple[str, str] | None:
         arguments = json.loads(arguments)
     if not isinstance(arguments, dict):
         return None
-    return call["name"], json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    if not _is_unicode(written):  # half of a surrogate pair: only as the escape that it came as
+        written = json.dumps(arguments, allow_nan=False)
+    return call["name"], written
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _num_begun(text: str, tag: str) -> int:

@@ -80,7 +80,8 @@ class TextCodec:
         self._system_prompt = system_prompt
         self._knows_tools = knows_tools(chat_template or "")
         self._control = ControlTokens(self._backend, chat_template or "")
-        self._taken = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
+        parameters = inspect.signature(tokenizer.apply_chat_template).parameters
+        self._taken = {"messages", "self", *parameters}
         self.token_texts = TokenTexts(self._backend)
 
     @property

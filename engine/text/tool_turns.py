@@ -39,6 +39,8 @@ class ToolCall:
         """The arguments as an object where they are one: templates write them as JSON."""
         try:
             parsed = json.loads(self.arguments)
+            # An escape may stand for half of a surrogate pair, which no tokenizer takes.
+            json.dumps(parsed, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             return self.arguments
         return parsed if depth_of(parsed) <= MAX_DEPTH else self.arguments

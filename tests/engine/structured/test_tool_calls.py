@@ -74,6 +74,10 @@ def read(reader: CallReader, pieces: Iterable[str]) -> Outcome:
             Outcome("", [("now", '{"a": 1}')]),
         ),
         ('<tool_call>{"name": "now", "arguments": {}}', Outcome("", [("now", "{}")])),
+        (
+            '<tool_call>{"name": "now", "arguments": {"a": "\\ud800"}}</tool_call>',
+            Outcome("", [("now", '{"a": "\\ud800"}')]),
+        ),
     ],
 )
 def test_free_text_and_calls(text: str, outcome: Outcome) -> None:
