@@ -135,7 +135,9 @@ def plan_calls(body: ToolFields, wanted: OutputFormat | None) -> CallPlan:
     choice = _choose(body)
     if choice is None:
         return CallPlan(constraint=wanted.constraint() if wanted else None)
-    signatures = [_signature(tool, place) for place, tool in enumerate(choice.tools)]
+    names = {tool.function.name for tool in choice.tools}
+    every = [_signature(tool, place) for place, tool in enumerate(body.tools or ())]
+    signatures = [signature for signature in every if signature.name in names]
     offered = [tool.model_dump(exclude_none=True) for tool in body.tools or ()]
     if choice.must_call:
         return CallPlan(

@@ -12,13 +12,23 @@ from typing import Any
 from llguidance import LLMatcher
 
 from failsoft.engine.structured.constraint import Constraint, json_schema
-from failsoft.engine.structured.json_schema import Schema, narrowed, with_spacing
+from failsoft.engine.structured.json_schema import (
+    MAX_SCHEMA_CHARS,
+    Schema,
+    narrowed,
+    size_of,
+    with_spacing,
+)
 from failsoft.engine.text.tool_turns import CALL_CLOSE, CALL_OPEN
+from failsoft.errors import InvalidRequestError
 
 CALL_TAIL = "}\n" + CALL_CLOSE
 """What stands behind the arguments of a call."""
 MAX_CALLS = 8
 """Calls in one reply that must call; a small model would go on until its tokens end."""
+
+MAX_TOOLS_CHARS = 2 * MAX_SCHEMA_CHARS
+"""Schemas of all tools together: 1.1 million took six seconds to refuse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +46,9 @@ def only_calls(tools: Sequence[ToolSignature], *, max_calls: int, param: str) ->
     """Return the constraint "1..*max_calls* calls of *tools*, and nothing else".
 
     A single call ends with its arguments: the rest of its notation would only cost tokens.
+
+    Raises:
+        InvalidRequestError: A schema is malformed, or all of them are longer than is compiled.
     """
     start = f"start: {_calls(max_calls)}" if max_calls > 1 else "start: OPEN body"
     return _constraint([start], tools, param=param)
@@ -65,6 +78,8 @@ def text_with_calls(tools: Sequence[ToolSignature], *, is_parallel: bool, param:
 
 
 def _calls(max_calls: int) -> str:
+    if max_calls == 1:
+        return "OPEN body TAIL"
     return f'OPEN body TAIL ("\\n" OPEN body TAIL){{0,{max_calls - 1}}}'
 
 
@@ -75,6 +90,7 @@ def _constraint(
     param: str,
     answer: Schema | None = None,
 ) -> Constraint:
+    _check_size(tools)
     texts = []
     for shape in (narrowed, dict):
         bodies = " | ".join(f"tool_{place}" for place in range(len(tools)))
@@ -96,3 +112,13 @@ def _constraint(
     if answer is not None:
         parts.append(json_schema(answer, param))
     return Constraint(texts=tuple(texts), param=param, parts=tuple(parts))
+
+
+def _check_size(tools: Sequence[ToolSignature]) -> None:
+    size = sum(size_of(tool.parameters) for tool in tools)
+    if size > MAX_TOOLS_CHARS:
+        raise InvalidRequestError(
+            f"tools have parameters of {size} characters in all; at most {MAX_TOOLS_CHARS} are "
+            "compiled, so send fewer tools or shorter schemas",
+            param="tools",
+        )

@@ -113,6 +113,41 @@ def test_parameters_that_cannot_be_followed_name_their_tool(rig: Rig, choice: st
     assert "not" in error["message"]
 
 
+def test_the_tool_that_is_named_is_the_one_that_is_blamed(rig: Rig) -> None:
+    """By its place in the list; one that is only offered is checked as well."""
+    bad = {"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}
+
+    for named in ("f", "weather"):
+        choice = {"type": "function", "function": {"name": named}}
+        error = rig.chat(tools=[*TOOLS, bad], tool_choice=choice).json()["error"]
+
+        assert error["param"] == "tools[2].function.parameters"
+
+
+def test_tools_that_are_too_long_together_are_refused(rig: Rig) -> None:
+    """To compile them would hold up other schemas for seconds; to show them would not."""
+    schema = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(300)}}
+    tools = [
+        {"type": "function", "function": {"name": f"f{n}", "parameters": schema}} for n in range(20)
+    ]
+
+    error = rig.chat(tools=tools, tool_choice="required").json()["error"]
+
+    assert error["param"] == "tools"
+    assert "131072" in error["message"]
+
+
+def test_half_of_a_surrogate_pair_in_a_past_call_stays_an_escape(rig: Rig) -> None:
+    """A tokenizer cannot take it, and the caller may not have written it."""
+    call = {"id": "1", "function": {"name": "f", "arguments": '{"a": "\\ud800"}'}}
+    talk = [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [call]}]
+
+    reply = rig.post("/v1/chat/completions", json={"messages": talk})
+
+    assert reply.status_code == 200, reply.text
+    assert "ud800" in prompt_of(rig)
+
+
 def test_the_tiny_template_knows_no_tools() -> None:
     """Or the tests above would not show what they say."""
     assert "tools" not in TEMPLATE

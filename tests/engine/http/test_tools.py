@@ -121,6 +121,24 @@ def test_several_calls_at_most_eight(server: TinyServer) -> None:
     assert choice["finish_reason"] == "tool_calls"
 
 
+@pytest.mark.parametrize("is_parallel", [False, True])
+def test_a_reply_is_calls_or_the_json_that_is_asked_for(
+    server: TinyServer, is_parallel: bool
+) -> None:
+    """One call or several."""
+    fields: dict[str, Any] = {
+        "tools": TOOLS,
+        "response_format": {"type": "json_object"},
+        "parallel_tool_calls": is_parallel,
+        "logit_bias": {str(ids_of("{")[0]): 100, str(ids_of("}")[0]): 100},
+        "max_tokens": 20,
+    }
+
+    choice = choice_of(server.chat(**fields))
+
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("{}", "stop")
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize(
     ("text", "content", "names", "reason"),
