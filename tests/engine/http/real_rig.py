@@ -3,9 +3,9 @@
 import contextlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from failsoft.engine.engine import Engine
 from failsoft.engine.http.served import ServedModel
 from failsoft.engine.prepare import prepare
 from tests.engine.architectures import make_model
-from tests.engine.http.rig import DIGEST, MODEL, events_of, make_served, make_state, serving
+from tests.engine.http.rig import MODEL, events_of, make_served, make_state, serving
 
 VOCAB = 320
 """Of the tiny byte-level tokenizer."""
@@ -88,24 +88,37 @@ def tiny_model() -> Any:
 @contextlib.contextmanager
 def running_real(*, num_blocks: int = NUM_BLOCKS, **settings: Any) -> Iterator[RealRig]:
     """Serve a tiny model of its own, with its own KV pool, until the block ends."""
-    served = make_served(max_model_len=min(512, num_blocks * 4))
     config = EngineConfig(
         **{"block_size": 4, "num_kv_blocks": num_blocks, "max_step_tokens": 64, **settings}
     )
+    with serving_model(tiny_model, make_served(), config) as (engine, served, url, client):
+        yield RealRig(engine=engine, url=url, client=client, served=served)
+
+
+@contextlib.contextmanager
+def serving_model(
+    make: Callable[[], Any], served: ServedModel, config: EngineConfig
+) -> Iterator[tuple[Engine, ServedModel, str, httpx2.Client]]:
+    """Serve the model that *make* returns, in an engine of its own, until the block ends."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # building a random model makes transformers talk
         prepared = prepare(
-            tiny_model(), name=MODEL, vocab_size=VOCAB, max_model_len=512, config=config
+            make(),
+            name=MODEL,
+            vocab_size=served.vocab_size,
+            max_model_len=served.max_model_len,
+            config=config,
         )
+    served = replace(served, max_model_len=prepared.max_model_len)
     engine = Engine.from_prepared(
         prepared,
-        vocab_size=VOCAB,
+        vocab_size=served.vocab_size,
         eos_token_ids=served.eos_token_ids,
-        version_digest=DIGEST,
+        version_digest=served.version_digest,
         config=config,
     )
     with engine, serving(make_state(engine, served)) as (_, url, client):
-        yield RealRig(engine=engine, url=url, client=client, served=served)
+        yield engine, served, url, client
 
 
 def log_softmax(tokens: list[int]) -> torch.Tensor:

@@ -7,16 +7,17 @@ noise, so whatever sense an answer makes is its grammar's doing.
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx2
 
 from failsoft.config.engine import EngineConfig
 from failsoft.engine.engine import Engine
-from failsoft.engine.prepare import prepare
 from tests.engine.architectures import SERVED, make_model
-from tests.engine.http.rig import MODEL, make_served, make_state, serving, tiny_compiler
-from tests.engine.tiny_tokenizer import byte_level_tokenizer, token_id
+from tests.engine.http.real_rig import serving_model
+from tests.engine.http.rig import MODEL, make_served, tiny_compiler
+from tests.engine.tiny_tokenizer import byte_level_tokenizer
 
 NUM_PADDING = 9
 
@@ -38,29 +39,13 @@ class TinyServer:
 @contextlib.contextmanager
 def tiny_server(**config: Any) -> Iterator[TinyServer]:
     """Serve the random model until the block ends."""
-    tokenizer = byte_level_tokenizer()
-    vocab_size = tokenizer.get_vocab_size() + NUM_PADDING
-    eos = frozenset({token_id(tokenizer, "<|im_end|>")})
+    vocab_size = byte_level_tokenizer().get_vocab_size() + NUM_PADDING
     settings = {**SERVED["llama"], "vocab_size": vocab_size, "max_position_embeddings": 1024}
-    engine_config = EngineConfig(num_threads=1, **config)
-    prepared = prepare(
-        make_model("llama", settings),
-        name=MODEL,
-        vocab_size=vocab_size,
-        max_model_len=1024,
-        config=engine_config,
-    )
-    engine = Engine.from_prepared(
-        prepared,
-        vocab_size=vocab_size,
-        eos_token_ids=eos,
-        version_digest="0" * 64,
-        config=engine_config,
-    )
     served = make_served(
-        vocab_size=vocab_size,
-        max_model_len=prepared.max_model_len,
-        compiler=tiny_compiler(NUM_PADDING),
+        vocab_size=vocab_size, max_model_len=1024, compiler=tiny_compiler(NUM_PADDING)
     )
-    with engine, serving(make_state(engine, served)) as (_, url, client):
+    opened = serving_model(
+        partial(make_model, "llama", settings), served, EngineConfig(num_threads=1, **config)
+    )
+    with opened as (engine, _, url, client):
         yield TinyServer(engine=engine, url=url, client=client)
