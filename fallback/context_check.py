@@ -81,7 +81,9 @@ def _wants_schema(body: Mapping[str, Any]) -> bool:
     An endpoint that does not know the name would ignore it, and answer with anything.
     """
     wanted = body.get("response_format")
-    if isinstance(wanted, Mapping) and wanted.get("type") == "json_schema":
+    if isinstance(wanted, Mapping) and (
+        wanted.get("type") == "json_schema" or wanted.get("schema") is not None
+    ):
         return True
     return any(body.get(name) is not None for name in _GRAMMAR_FIELDS)
 

@@ -68,6 +68,7 @@ def test_tools_are_seen_in_the_request_and_in_the_talk(body: dict[str, Any], use
     "asked",
     [
         {"response_format": {"type": "json_schema", "json_schema": {}}},
+        {"response_format": {"type": "json_object", "schema": {"type": "object"}}},
         {"structured_outputs": {"regex": "a"}},
         {"guided_choice": ["a"]},
         {"grammar": "root ::= a"},
