@@ -5,7 +5,7 @@ Knows nothing of text, models, torch or HTTP. Token ids are ints in
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ GREEDY_TEMPERATURE = 1e-5
 MAX_LOGPROBS = 20
 """Alternatives to a token at most, as at OpenAI."""
 MAX_LISTED_TOKENS = 1024
-"""Entries of a bias or of a list of allowed tokens at most: each step reads them all."""
+"""Entries of a bias or of a list of tokens at most: each step reads them all."""
 
 _MAX_SEED = 2**64
 _MAX_BIAS = 100.0
@@ -119,7 +119,8 @@ class SamplingParams:
 
     def _check_listed_tokens(self) -> None:
         allowed = self.allowed_token_ids
-        for name, tokens in (("logit_bias", self.logit_bias), ("allowed_token_ids", allowed)):
+        for name in ("logit_bias", "allowed_token_ids", "stop_token_ids"):
+            tokens: Sized | None = getattr(self, name)
             if tokens is not None and len(tokens) > MAX_LISTED_TOKENS:
                 raise InvalidRequestError(
                     f"{name} may name {MAX_LISTED_TOKENS} tokens, got {len(tokens)}", param=name
@@ -180,6 +181,11 @@ class GenerationRequest:
             raise InvalidRequestError("the prompt has no tokens; send at least one", param="prompt")
         check_integer(self.priority, "priority", -1000, 1000)
 
+    @property
+    def is_ended_by_eos(self) -> bool:
+        """Whether the model's own end counts; in a grammar it stands only where it may end."""
+        return self.grammar is not None or not self.sampling.ignore_eos
+
 
 class TokenLogprobs(NamedTuple):
     """How likely the model holds one token, and what it holds likeliest there.
@@ -217,7 +223,7 @@ class FinishedEvent(NamedTuple):
     request_id: str
     record: RequestRecord
     error: EngineError | None
-    stop_token_id: int | None = None
+    stop: TokenEvent | None = None
     """The token that ended it: sampled and counted, yet no event of its own."""
 
 

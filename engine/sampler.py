@@ -80,7 +80,8 @@ def sample(logits: torch.Tensor, rows: list[SamplingRow]) -> list[int | ForwardE
             is_finite[index] = False  # a ban may have hidden it
         elif not finite:
             picked[index] = ForwardError(
-                "the request's limits leave no token to sample; allow more", kind="no_token"
+                "allowed_token_ids, min_tokens and the grammar leave no token; allow more",
+                kind="no_token",
             )
     is_noisy = [
         finite and not row.params.is_greedy for finite, row in zip(is_finite, rows, strict=True)

@@ -84,7 +84,7 @@ class StepLoop:
             on_event,
             seed=secrets.randbits(64) if sampling.seed is None else sampling.seed,
             end_token_ids=sampling.stop_token_ids
-            | (frozenset() if sampling.ignore_eos else self._eos_token_ids),
+            | (self._eos_token_ids if request.is_ended_by_eos else frozenset()),
         )
 
     def end(self, request_id: str, reason: FinishReason, error: EngineError | None = None) -> None:
@@ -117,7 +117,7 @@ class StepLoop:
         now_s = self._clock()
         for sequence, result in self.scheduler.settle(plan, results, now_s):
             self._tell(sequence, result)
-        has_failed = all(isinstance(result, EngineError) for result in results)
+        has_failed = all(map(_is_fault, results))
         self.failed_steps_in_a_row = self.failed_steps_in_a_row + 1 if has_failed else 0
         self.last_settled_s = now_s
         self._log(plan, self._clock() - started_s)
@@ -159,7 +159,8 @@ class StepLoop:
         if result is None or not self._is_live(sequence):
             return
         if result in sequence.end_token_ids and sequence.num_output:
-            self._finish(sequence, FinishReason.STOP, None, stop_token_id=result)
+            stop = TokenEvent(sequence.request_id, result, logprobs)
+            self._finish(sequence, FinishReason.STOP, None, stop=stop)
             return
         is_complete = self._follow(sequence, result)
         max_tokens = sequence.request.sampling.max_tokens
@@ -190,24 +191,24 @@ class StepLoop:
         reason: FinishReason,
         error: EngineError | None,
         *,
-        stop_token_id: int | None = None,
+        stop: TokenEvent | None = None,
     ) -> None:
         self.scheduler.remove(sequence)
-        self._emit(sequence, self._finished(sequence, reason, error, stop_token_id))
+        self._emit(sequence, self._finished(sequence, reason, error, stop))
 
     def _finished(
         self,
         sequence: Sequence,
         reason: FinishReason,
         error: EngineError | None,
-        stop_token_id: int | None = None,
+        stop: TokenEvent | None = None,
     ) -> FinishedEvent:
         """Account for a sequence that has ended."""
         digest = self.scheduler.version_digest
         record = sequence.record(reason=reason, now_s=self._clock(), version_digest=digest)
         if self._on_record is not None:
             self._on_record(record)
-        return FinishedEvent(sequence.request_id, record, error, stop_token_id)
+        return FinishedEvent(sequence.request_id, record, error, stop)
 
     def _emit(self, sequence: Sequence, event: EngineEvent) -> None:
         try:
@@ -231,3 +232,9 @@ class StepLoop:
             seconds=seconds,
         )
         self._step_log.append(record)
+
+
+def _is_fault(result: RowResult) -> bool:
+    """Whether the engine has failed a row, and not the row itself by what it asked for."""
+    is_of_request = isinstance(result, ForwardError) and result.is_of_request
+    return isinstance(result, EngineError) and not is_of_request

@@ -243,6 +243,11 @@ class ForwardError(EngineError):
         super().__init__(message)
         self.kind = kind
 
+    @property
+    def is_of_request(self) -> bool:
+        """Whether what the request asked for is to blame, and no forward has failed."""
+        return self.kind in ("no_token", "grammar")
+
 
 class OutOfBlocksError(EngineError):
     """A KV block was taken from an empty pool: the caller did not check, which is a bug.

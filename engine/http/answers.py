@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -18,7 +19,7 @@ from failsoft.engine.http.grammars import may_need_grammar
 from failsoft.engine.http.params import Arrival, read_arrival
 from failsoft.engine.http.schemas import GenerationBody
 from failsoft.engine.http.served import ServedModel, ServerState
-from failsoft.engine.http.sse import ChoiceShape, EventStream, StreamUsage
+from failsoft.engine.http.sse import MAX_INLINE_SCORED, ChoiceShape, EventStream, StreamUsage
 from failsoft.engine.http.usage import Usage
 from failsoft.errors import EngineError, EngineStoppedError
 
@@ -63,7 +64,11 @@ async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
             raise EngineStoppedError("the engine drains and takes no more requests; ask another")
         arrival = read_arrival(request.headers, arrival_s)
         raw = await read_json(request, max_bytes=state.config.max_body_bytes)
-        if _num_chars(raw) > MAX_INLINE_CHARS or may_need_grammar(raw):
+        if may_need_grammar(raw):
+            work = partial(prepare, raw, state, answer_id, arrival)
+            loop = asyncio.get_running_loop()
+            body, generation = await loop.run_in_executor(state.compiling, work)
+        elif _num_chars(raw) > MAX_INLINE_CHARS:
             body, generation = await asyncio.to_thread(prepare, raw, state, answer_id, arrival)
         else:
             body, generation = prepare(raw, state, answer_id, arrival)
@@ -125,11 +130,14 @@ async def collect(
         CollectedChoice(index=index, part=parts.get(index, Part()), finish_reason=reason)
         for index, reason in sorted(ends.items())
     ]
-    state: ServerState = request.app.state.server
-    return JSONResponse(
-        {**head_of(ask, state.served, kind), **write(choices), "usage": usage.as_dict()},
-        headers=state.served.headers,
-    )
+    served = request.app.state.server.served
+
+    def respond() -> Response:
+        body = {**head_of(ask, served, kind), **write(choices), "usage": usage.as_dict()}
+        return JSONResponse(body, headers=served.headers)
+
+    is_long = sum(choice.part.num_scored for choice in choices) > MAX_INLINE_SCORED
+    return await asyncio.to_thread(respond) if is_long else respond()
 
 
 def head_of(ask: Ask, served: ServedModel, kind: str) -> dict[str, Any]:

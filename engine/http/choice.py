@@ -44,6 +44,11 @@ class Part(NamedTuple):
         """Whether there is nothing to send."""
         return not self.text and not self.tokens and self.prompt is None
 
+    @property
+    def num_scored(self) -> int:
+        """Tokens whose log probabilities it holds."""
+        return len(self.tokens) + len(self.prompt or ())
+
     def then(self, other: "Part") -> "Part":
         """Return this followed by *other*."""
         if self.is_empty:
@@ -104,7 +109,7 @@ class Choice:
         self._waiting: list[ShownToken] = []
         self._num_decoded = self._num_out = len(echo.text) if echo else 0
         own_stops = request.sampling.stop_token_ids
-        eos = frozenset() if request.sampling.ignore_eos else end_token_ids
+        eos = end_token_ids if request.is_ended_by_eos else frozenset()
         self._hidden = eos - own_stops if options.is_stop_shown else eos | own_stops
 
     @property
@@ -130,15 +135,23 @@ class Choice:
         """Return what was still held, now that *event* has ended the choice."""
         self.is_open = False
         part = self._begin()
-        stop = event.stop_token_id
-        if stop is not None and stop not in self._hidden and not self.is_cut:
-            part = part.then(self._let_out(self._detokenizer.push(stop)))
+        if event.stop is not None and not self.is_cut:
+            part = part.then(self._take_stop(event.stop))
         part = part.then(self._let_out(self._detokenizer.flush()))
         rest = self._stops.flush()
         self._num_out += len(rest)
         last = Part(rest, () if self.is_cut else tuple(self._waiting))
         self._waiting.clear()
         return part.then(last)
+
+    def _take_stop(self, stop: TokenEvent) -> Part:
+        """Return what the token that ended the choice lets out."""
+        if stop.logprobs is not None and self._echo is not None:
+            # Who scores an echoed prompt counts on each sampled token: lm-eval drops the last one.
+            self._waiting.append(ShownToken(stop.token_id, self._num_decoded, stop.logprobs))
+        if stop.token_id in self._hidden:
+            return _NOTHING
+        return self._let_out(self._detokenizer.push(stop.token_id))
 
     def _begin(self) -> Part:
         """Return what stands before the first token's text; nothing from then on."""

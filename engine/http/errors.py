@@ -88,8 +88,10 @@ def fault_of(error: EngineError) -> Fault:
             return Fault(503, text, "engine_stopped", headers={"retry-after": "1"})
         case DeadlineExceededError():
             return Fault(504, text, "deadline_exceeded", headers=NEVER_RETRY)
+        case ForwardError() if error.is_of_request:
+            return Fault(400, text, error.kind)
         case ForwardError():
             # The same prompt makes the same bad logits; other kinds may be a neighbour's doing.
-            headers = NEVER_RETRY if error.kind in ("bad_logits", "grammar", "no_token") else None
+            headers = NEVER_RETRY if error.kind == "bad_logits" else None
             return Fault(500, text, error.kind, headers=headers)
     return Fault(500, text, "engine_error")

@@ -6,9 +6,9 @@ llama.cpp's ``grammar`` and ``json_schema``. One request may set one of them.
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from failsoft.engine.http.strict import Strict
 from failsoft.engine.structured import constraint
@@ -18,6 +18,16 @@ from failsoft.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def _check_schema(value: object) -> object:
+    if value is None or isinstance(value, str | dict):
+        return value
+    raise ValueError("must be a JSON schema: an object, or the text of one")
+
+
+SchemaField = Annotated[str | dict[str, Any] | None, BeforeValidator(_check_schema)]
+"""Checked before pydantic tries one kind after the other, and blames a field for each."""
 
 
 class JsonSchemaFormat(Strict):
@@ -49,7 +59,7 @@ class ResponseFormat(Strict):
 class StructuredOutputs(Strict):
     """vLLM's ``structured_outputs``."""
 
-    json_schema: str | dict[str, Any] | None = Field(default=None, alias="json")
+    json_schema: SchemaField = Field(default=None, alias="json")
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
@@ -65,12 +75,12 @@ class FormatFields(Strict):
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
-    guided_json: str | dict[str, Any] | None = None
+    guided_json: SchemaField = None
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
     grammar: str | None = None
-    json_schema: str | dict[str, Any] | None = None
+    json_schema: SchemaField = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

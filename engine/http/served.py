@@ -1,6 +1,7 @@
 """What the server knows of the version it serves, and the state that its routes share."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -70,5 +71,9 @@ class ServerState:
     metrics: ServerMetrics
     mailbox: Mailbox = field(default_factory=Mailbox)
     open_answers: set[Stoppable] = field(default_factory=set)
+    compiling: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="failsoft-compile")
+    )
+    """Threads of their own: long prompts, which need a thread too, do not queue behind schemas."""
     is_draining: bool = False
     """Set by the first signal, before the engine hears of it."""

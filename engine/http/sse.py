@@ -6,6 +6,7 @@ split an event in a client that splits on more than line feeds. A fault in the
 middle is an event with ``error`` and no ``[DONE]``: clients raise on it.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -25,6 +26,10 @@ _HEADERS = [
 ]
 
 _DONE = b"data: [DONE]\n\n"
+
+MAX_INLINE_SCORED = 256
+"""Log probabilities up to so many tokens are written on the loop: some milliseconds with 20
+alternatives each. Those of a long prompt go to a thread, and other streams do not wait."""
 
 
 class ChoiceShape(Protocol):
@@ -106,7 +111,7 @@ class EventStream:
                     if not is_started:
                         await send(_start(self._headers))
                         is_started = True
-                    await send(_part(b"".join(map(self._chunk, updates))))
+                    await send(_part(await self._write(updates)))
             except EngineError as exc:
                 if not is_started:
                     raise
@@ -114,6 +119,13 @@ class EventStream:
                 return
             if not self._generation.is_cancelled:
                 await send(_part(self._tail(), is_last=True))
+
+    async def _write(self, updates: list[Update]) -> bytes:
+        def write() -> bytes:
+            return b"".join(map(self._chunk, updates))
+
+        num_scored = sum(one.part.num_scored for one in updates if isinstance(one, Delta))
+        return await asyncio.to_thread(write) if num_scored > MAX_INLINE_SCORED else write()
 
     def _chunk(self, update: Update) -> bytes:
         self._usage.usage.count(update)

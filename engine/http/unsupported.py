@@ -22,6 +22,11 @@ BOTH: dict[str, tuple[Any, ...]] = {
     "return_tokens_as_token_ids": _OFF,
     "return_token_ids": _OFF,
     "guided_whitespace_pattern": _NOTHING,
+    "structural_tag": _NOTHING,
+    "regex": _NOTHING,
+    "ebnf": _NOTHING,
+    "logits_processors": ([],),
+    "repeat_penalty": (1,),
 }
 """Field to the values that change nothing; null never does."""
 
@@ -44,6 +49,8 @@ COMPLETION: dict[str, tuple[Any, ...]] = {
     **BOTH,
     "suffix": ("",),
     "prompt_embeds": _NOTHING,
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
 }
 
 

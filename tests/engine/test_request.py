@@ -37,6 +37,7 @@ from failsoft.errors import InvalidRequestError
         ("prompt_logprobs", -1),
         ("allowed_token_ids", frozenset()),
         ("allowed_token_ids", frozenset(range(2000))),
+        ("stop_token_ids", frozenset(range(2000))),
         ("logit_bias", dict.fromkeys(range(2000), 1.0)),
     ],
 )

@@ -135,6 +135,25 @@ def test_steps_that_get_nobody_anywhere_are_counted_in_a_row() -> None:
     assert (failed, loop.failed_steps_in_a_row) == (3, 0)
 
 
+class RefusingRunner(FakeRunner):
+    """Finds that its rows have ruled out every token."""
+
+    def run(self, plan: StepPlan) -> list[RowResult]:
+        return [ForwardError("no token is left", kind="no_token") for _ in plan.rows]
+
+
+def test_what_requests_have_ruled_out_themselves_is_no_sign_of_illness() -> None:
+    """Three such requests would take an idle engine out of service."""
+    loop, events = make_loop(make_scheduler(), RefusingRunner()), Collector()
+
+    for number in range(3):
+        loop.add(make_request(f"r{number}", 5), events)
+        run_to_end(loop)
+
+    assert isinstance(events.finished["r2"].error, ForwardError)
+    assert loop.failed_steps_in_a_row == 0
+
+
 class BadLogitsRunner(FakeRunner):
     """Gives the poisoned row no number, and leaves rubbish in its blocks."""
 

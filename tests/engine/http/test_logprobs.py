@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from failsoft.engine.http.sse import MAX_INLINE_SCORED
 from failsoft.engine.text.token_text import TokenTexts
 from tests.engine.fake_engine import FakeEngine
 from tests.engine.http.real_rig import RealRig, log_softmax
@@ -68,6 +69,40 @@ def test_an_echo_alone_samples_nothing(real: RealRig) -> None:
     assert with_token["logprobs"]["token_logprobs"][:-1] == pytest.approx(
         choice["logprobs"]["token_logprobs"], abs=TOLERANCE
     )
+
+
+@pytest.mark.parametrize("is_shown", [False, True], ids=["hidden", "shown"])
+def test_an_echo_has_one_for_the_token_that_ends_the_answer_too(
+    real: RealRig, is_shown: bool
+) -> None:
+    """lm-eval drops the last, which it takes for the sampled token's, and sums up the rest."""
+    fields: dict[str, Any] = {"stop_token_ids": [7], "include_stop_str_in_output": True}
+    end = 7 if is_shown else 2
+    fields = {**(fields if is_shown else {}), "logit_bias": {str(end): 100}}
+
+    answer = real.complete(PROMPT, max_tokens=1, echo=True, logprobs=1, **fields)
+
+    (choice,) = answer["choices"]
+    found = choice["logprobs"]
+    assert choice["finish_reason"] == "stop"
+    assert [len(found[name]) for name in found] == [len(PROMPT) + 1] * 4
+    assert abs(found["token_logprobs"][-1] - float(log_softmax(PROMPT)[-1][end])) < TOLERANCE
+    assert found["text_offset"][-1] == len(decode(PROMPT))
+    assert answer["usage"]["completion_tokens"] == 1
+
+
+def test_log_probabilities_of_a_long_prompt_are_written_off_the_loop(real: RealRig) -> None:
+    """The whole answer and the stream's first chunk say the same."""
+    ids = [3 + n * 7 % 300 for n in range(MAX_INLINE_SCORED + 9)]
+    fields: dict[str, Any] = {"prompt_logprobs": 2, "max_tokens": 1}
+
+    whole = real.complete(ids, **fields)["choices"][0]["prompt_logprobs"]
+    chunks = real.stream("/v1/completions", prompt=ids, **fields)
+
+    told = [chunk["choices"][0].get("prompt_logprobs") for chunk in chunks]
+    [streamed] = [one for one in told if one is not None]
+    assert len(whole) == len(streamed) == len(ids)
+    assert [set(entry) for entry in whole[1:]] == [set(entry) for entry in streamed[1:]]
 
 
 def test_an_echo_without_logprobs_is_the_prompt_as_it_was_sent(real: RealRig) -> None:

@@ -156,10 +156,41 @@ def test_ignore_eos_cannot_prolong_it_either(server: TinyServer) -> None:
     )
 
 
+def test_ignore_eos_does_not_end_it_before_min_tokens(server: TinyServer) -> None:
+    """Where the grammar may end or go on, its end waits for them."""
+    asked: dict[str, Any] = {
+        "guided_regex": "a*",
+        "ignore_eos": True,
+        "min_tokens": 9,
+        "max_tokens": 9,
+    }
+
+    assert content_of(server.chat(**asked)) == ("a" * 9, "length")
+
+
+def test_limits_that_leave_a_grammar_no_token_are_the_callers_fault(server: TinyServer) -> None:
+    """However many come in a row, the engine is well."""
+    for _ in range(4):
+        reply = server.chat(guided_choice=["a"], allowed_token_ids=[100], max_tokens=5)
+
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, "no_token")
+
+    assert server.client.get("/health/ready").status_code == 200
+
+
+def test_numbers_that_no_float_reaches_are_no_fault_of_the_server(server: TinyServer) -> None:
+    """JSON sets integers no limit."""
+    schema = {"type": "number", "minimum": 0.5, "maximum": 10**400}
+
+    assert server.chat(guided_json=schema, max_tokens=20).status_code in (200, 400)
+
+
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"guided_regex": "("}, "guided_regex", "unclosed group"),
     ({"guided_json": {"uniqueItems": True}}, "guided_json", "uniqueItems"),
     ({"guided_json": "{"}, "guided_json", "not valid JSON"),
+    ({"guided_json": 5}, "guided_json", "JSON schema"),
+    ({"structured_outputs": {"json": [1]}}, "structured_outputs.json", "JSON schema"),
     ({"guided_choice": []}, "guided_choice", "1..10000"),
     ({"guided_choice": "yes"}, "guided_choice", "list"),
     ({"guided_grammar": "start: ("}, "guided_grammar", "Expected"),
