@@ -13,6 +13,7 @@ FailsoftError
 │  ├─ InvalidRequestError(param, code)            the caller's fault, HTTP 400
 │  │  ├─ RequestTooLongError(num_tokens, limit)
 │  │  └─ UnknownModelError(model, served)         HTTP 404
+│  ├─ BodyTooSlowError(limit_s)                   HTTP 408, the upload took too long
 │  ├─ QueueFullError(num_waiting, limit)          HTTP 503, another engine may have room
 │  ├─ EngineStoppedError                          HTTP 503, draining or closed
 │  ├─ DeadlineExceededError(late_s)               HTTP 504, must not be retried
@@ -193,6 +194,20 @@ class UnknownModelError(InvalidRequestError):
         )
         self.model = model
         self.served = served
+
+
+class BodyTooSlowError(EngineError):
+    """A request's body did not arrive in time; nothing was queued (HTTP 408).
+
+    Attributes:
+        limit_s: Seconds that a body may take.
+    """
+
+    def __init__(self, *, limit_s: float) -> None:
+        super().__init__(
+            f"the body did not arrive within {limit_s:g} s; send it again, or a shorter one"
+        )
+        self.limit_s = limit_s
 
 
 class QueueFullError(EngineError):

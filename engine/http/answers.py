@@ -60,7 +60,7 @@ async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
         if state.is_draining:
             raise EngineStoppedError("the engine drains and takes no more requests; ask another")
         arrival = read_arrival(request.headers, arrival_s)
-        raw = await read_json(request, max_bytes=state.config.max_body_bytes)
+        raw = await read_json(request, config=state.config)
         if _num_chars(raw) > MAX_INLINE_CHARS:
             body, generation = await asyncio.to_thread(prepare, raw, state, answer_id, arrival)
         else:

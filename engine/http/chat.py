@@ -28,7 +28,7 @@ def _prepare(
 ) -> tuple[GenerationBody, Generation]:
     served = state.served
     body = parse(ChatBody, raw)
-    check_model(body, served)
+    check_model(body.model, served)
     unsupported.refuse_unsupported(raw, unsupported.CHAT)
     messages = [turn.to_message(index) for index, turn in enumerate(body.messages)]
     request = build_request(

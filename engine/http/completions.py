@@ -30,7 +30,7 @@ def _prepare(
 ) -> tuple[GenerationBody, Generation]:
     served = state.served
     body = parse(CompletionBody, raw)
-    check_model(body, served)
+    check_model(body.model, served)
     unsupported.refuse_unsupported(raw, unsupported.COMPLETION)
 
     def build(index: int, prompt: str | list[int]) -> GenerationRequest:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from failsoft.errors import (
+    BodyTooSlowError,
     DeadlineExceededError,
     EngineError,
     EngineStoppedError,
@@ -81,6 +82,9 @@ def fault_of(error: EngineError) -> Fault:
             return Fault(404, text, error.code, error.param)
         case InvalidRequestError():
             return Fault(400, text, error.code, error.param)
+        case BodyTooSlowError():
+            # The rest of the body may still come: nothing after it could be told apart.
+            return Fault(408, text, "body_too_slow", headers={"connection": "close"})
         case QueueFullError():
             seconds = max(1, math.ceil(error.retry_after_s))
             return Fault(503, text, "queue_full", headers={"retry-after": str(seconds)})

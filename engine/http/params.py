@@ -39,14 +39,14 @@ def read_arrival(headers: Headers, arrival_s: float) -> Arrival:
     return Arrival(arrival_s, arrival_s + int(value) / 1000)
 
 
-def check_model(body: GenerationBody, served: ServedModel) -> None:
+def check_model(model: str | None, served: ServedModel) -> None:
     """Refuse a request for another model; one that names none means the served one.
 
     Raises:
-        UnknownModelError: *body* names a model that is not served.
+        UnknownModelError: *model* is not served.
     """
-    if body.model is not None and body.model != served.name:
-        raise UnknownModelError(model=body.model, served=served.name)
+    if model is not None and model != served.name:
+        raise UnknownModelError(model=model, served=served.name)
 
 
 def build_request(
@@ -64,8 +64,8 @@ def build_request(
         InvalidRequestError: A sampling value or a token id is out of range.
         RequestTooLongError: Prompt plus output do not fit ``served.max_model_len``.
     """
-    _check_ids(prompt_ids, served.vocab_size, prompt_param)
-    _check_ids(body.stop_token_ids or [], served.vocab_size, "stop_token_ids")
+    check_ids(prompt_ids, served.vocab_size, prompt_param)
+    check_ids(body.stop_token_ids or [], served.vocab_size, "stop_token_ids")
     max_tokens = _max_tokens(body, served, len(prompt_ids), prompt_param)
     return GenerationRequest(
         request_id=request_id,
@@ -125,7 +125,12 @@ def _max_tokens(
     return int(asked)
 
 
-def _check_ids(ids: list[int], vocab_size: int, param: str) -> None:
+def check_ids(ids: list[int], vocab_size: int, param: str) -> None:
+    """Refuse token ids that the model has not.
+
+    Raises:
+        InvalidRequestError: *param* holds one.
+    """
     for token_id in ids:
         if not 0 <= token_id < vocab_size:
             raise InvalidRequestError(

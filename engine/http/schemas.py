@@ -4,7 +4,7 @@ Strict: a bool is no integer, a number no string. Ranges of sampling values are
 checked by SamplingParams, tokens by the engine; here is only what JSON can get wrong.
 """
 
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -17,11 +17,26 @@ MAX_STOP_CHARS = 512
 MAX_PROMPTS = 128
 """Prompts in one completions request at most."""
 
+MAX_MESSAGES = 2048
+"""Turns of one chat at most."""
+
 Body = TypeVar("Body", bound=BaseModel)
+
+# What callers may write where a validator makes one type of several: for the OpenAPI document.
+_StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
+_StopInput = _StopString | Annotated[list[_StopString], Field(max_length=MAX_STOP_STRINGS)] | None
+_Text = Annotated[str, Field(min_length=1)]
+_TokenIds = Annotated[list[int], Field(min_length=1)]
+_Prompts = Field(min_length=1, max_length=MAX_PROMPTS)
+_PromptInput = (
+    _Text | _TokenIds | Annotated[list[_Text], _Prompts] | Annotated[list[_TokenIds], _Prompts]
+)
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+    model_config = ConfigDict(
+        strict=True, extra="ignore", frozen=True, use_attribute_docstrings=True
+    )
 
 
 class StreamOptions(_Strict):
@@ -52,7 +67,7 @@ class GenerationBody(_Strict):
     priority: int | None = None
     cache_salt: str | None = None
 
-    @field_validator("stop", mode="before")
+    @field_validator("stop", mode="before", json_schema_input_type=_StopInput)
     @classmethod
     def _check_stop(cls, value: object) -> list[str]:
         stops = [] if value is None else [value] if isinstance(value, str) else value
@@ -65,8 +80,24 @@ class GenerationBody(_Strict):
         return stops
 
 
+class TextPart(_Strict):
+    """A piece of a message's text; what else it says is ignored."""
+
+    type: Literal["text"]
+    text: str
+
+
+_WHO_MAY_SAY_NOTHING: list[Any] = [
+    {"properties": {"role": {"const": "assistant"}}},
+    {"properties": {"content": {"not": {"type": "null"}}}},
+]
+"""In JSON Schema what `ChatTurn.to_message` checks."""
+
+
 class ChatTurn(_Strict):
     """One message; its text parts are joined by line breaks, as vLLM and llama.cpp do."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _WHO_MAY_SAY_NOTHING})
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | None
@@ -75,12 +106,18 @@ class ChatTurn(_Strict):
     function_call: None = None
     audio: None = None
 
-    @field_validator("content", mode="before")
+    @field_validator("content", mode="before", json_schema_input_type=str | list[TextPart] | None)
     @classmethod
     def _join_parts(cls, value: object) -> object:
         return "\n".join(map(_text_of, value)) if isinstance(value, list) else value
 
-    @field_validator("tool_calls", "function_call", "audio", mode="before")
+    @field_validator(
+        "tool_calls",
+        "function_call",
+        "audio",
+        mode="before",
+        json_schema_input_type=Annotated[list[Any], Field(max_length=0)] | None,
+    )
     @classmethod
     def _refuse(cls, value: object) -> None:
         if value is not None and value != []:
@@ -104,7 +141,7 @@ class ChatTurn(_Strict):
 class ChatBody(GenerationBody):
     """POST /v1/chat/completions."""
 
-    messages: list[ChatTurn] = Field(min_length=1)
+    messages: list[ChatTurn] = Field(min_length=1, max_length=MAX_MESSAGES)
 
 
 class CompletionBody(GenerationBody):
@@ -112,7 +149,7 @@ class CompletionBody(GenerationBody):
 
     prompt: list[str | list[int]]
 
-    @field_validator("prompt", mode="before")
+    @field_validator("prompt", mode="before", json_schema_input_type=_PromptInput)
     @classmethod
     def _list_prompts(cls, value: object) -> list[Any]:
         if isinstance(value, str):
@@ -135,6 +172,39 @@ class CompletionBody(GenerationBody):
         if not all(value):
             raise ValueError("has no tokens; send at least one")
         return value
+
+
+class _TextBody(_Strict):
+    """What the routes about tokens share."""
+
+    model: str | None = None
+
+
+class TokenizePromptBody(_TextBody):
+    """POST /tokenize with a raw prompt."""
+
+    prompt: str
+    messages: None = None
+    add_special_tokens: bool | None = None
+    """Whether what the tokenizer puts around a text, such as a begin-of-sequence token, is
+    added; null means true."""
+    return_token_strs: bool | None = None
+
+
+class TokenizeChatBody(_TextBody):
+    """POST /tokenize with a chat; its template writes the special tokens."""
+
+    messages: list[ChatTurn] = Field(min_length=1, max_length=MAX_MESSAGES)
+    prompt: None = None
+    add_generation_prompt: bool | None = None
+    """Whether the assistant's turn is opened at the end; null means true."""
+    return_token_strs: bool | None = None
+
+
+class DetokenizeBody(_TextBody):
+    """POST /detokenize."""
+
+    tokens: list[int]
 
 
 def parse(schema: type[Body], body: dict[str, Any]) -> Body:

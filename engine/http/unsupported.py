@@ -70,6 +70,15 @@ COMPLETION: dict[str, tuple[Any, ...]] = {
     "prompt_embeds": _NOTHING,
 }
 
+TOKENIZE: dict[str, tuple[Any, ...]] = {
+    "tools": ([],),
+    "chat_template": _NOTHING,
+    "chat_template_kwargs": ({},),
+    "continue_final_message": _OFF,
+}
+
+TOKENIZE_CHAT: dict[str, tuple[Any, ...]] = {**TOKENIZE, "add_special_tokens": _OFF}
+
 
 def refuse_unsupported(body: dict[str, Any], table: dict[str, tuple[Any, ...]]) -> None:
     """Refuse the first field of *body* that asks for what *table* says is missing.

@@ -1,0 +1,222 @@
+"""What the routes answer, field by field: the OpenAPI document's other half.
+
+No answer is made of these; a test holds what is sent against them, and so does fuzzing.
+Unknown fields are forbidden here, so that an answer never says more than the document.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_Count = Annotated[int, Field(ge=0)]
+_FinishReason = Literal["stop", "length"]
+
+
+class _Exact(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Problem(_Exact):
+    """What was wrong, and what to do about it."""
+
+    message: str
+    type: Literal["invalid_request_error", "server_error"]
+    param: str | None
+    """The field or header at fault; null when it is the whole request."""
+    code: str | None
+    """A word for machines."""
+
+
+class FaultAnswer(_Exact):
+    """Any request that was not answered."""
+
+    error: Problem
+
+
+class PromptTokensDetails(_Exact):
+    """What became of the prompt's tokens."""
+
+    cached_tokens: _Count
+    """Tokens whose KV was there already."""
+
+
+class UsageAnswer(_Exact):
+    """Token counts of one answer."""
+
+    prompt_tokens: _Count
+    completion_tokens: _Count
+    """Tokens sampled, those behind a stop string included."""
+    total_tokens: _Count
+    prompt_tokens_details: PromptTokensDetails
+
+
+class _Head(_Exact):
+    id: str
+    created: int
+    """Unix seconds."""
+    model: str
+    system_fingerprint: str
+    """The head of the version's digest."""
+
+
+class ChatMessageAnswer(_Exact):
+    """The assistant's turn."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+
+
+class ChatChoice(_Exact):
+    """One answer to the chat."""
+
+    index: _Count
+    message: ChatMessageAnswer
+    logprobs: None
+    finish_reason: _FinishReason
+
+
+class ChatAnswer(_Head):
+    """A whole chat answer."""
+
+    object: Literal["chat.completion"]
+    choices: list[ChatChoice]
+    usage: UsageAnswer
+
+
+class ChatDelta(_Exact):
+    """What is new; the role comes with the first text of a choice."""
+
+    role: Literal["assistant"] = Field(default="assistant")
+    content: str = Field(default="")
+
+
+class ChatChunkChoice(_Exact):
+    """A piece of one answer to the chat."""
+
+    index: _Count
+    delta: ChatDelta
+    logprobs: None
+    finish_reason: _FinishReason | None
+    """Null until the choice's last piece."""
+
+
+class _ChunkHead(_Head):
+    usage: UsageAnswer | None = None
+    """Only with ``stream_options.include_usage``: null, or counts on the last chunk."""
+
+
+class ChatChunk(_ChunkHead):
+    """One event of a streamed chat answer."""
+
+    object: Literal["chat.completion.chunk"]
+    choices: list[ChatChunkChoice]
+
+
+class CompletionChoice(_Exact):
+    """One continuation."""
+
+    index: _Count
+    text: str
+    logprobs: None
+    finish_reason: _FinishReason
+
+
+class CompletionAnswer(_Head):
+    """Whole continuations, in the prompts' order."""
+
+    object: Literal["text_completion"]
+    choices: list[CompletionChoice]
+    usage: UsageAnswer
+
+
+class CompletionChunkChoice(_Exact):
+    """A piece of one continuation."""
+
+    index: _Count
+    text: str
+    logprobs: None
+    finish_reason: _FinishReason | None
+
+
+class CompletionChunk(_ChunkHead):
+    """One event of streamed continuations."""
+
+    object: Literal["text_completion"]
+    choices: list[CompletionChunkChoice]
+
+
+class Model(_Exact):
+    """The served version."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    max_model_len: _Count
+    """Prompt plus output tokens of one request at most."""
+    version_digest: str
+
+
+class ModelList(_Exact):
+    """All that is served here."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+class Tokenized(_Exact):
+    """Token ids, and how many fit."""
+
+    count: _Count
+    max_model_len: _Count
+    tokens: list[_Count]
+    token_strs: list[str] | None
+    """Each token as the vocabulary spells it, when ``return_token_strs`` asks for it."""
+
+
+class Detokenized(_Exact):
+    """Text."""
+
+    prompt: str
+
+
+class TokenizerInfo(BaseModel):
+    """What a client needs to count tokens and to render chats by itself."""
+
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+    tokenizer_class: str
+    chat_template: str | None
+    bos_token: str | None
+    eos_token: str | None
+    pad_token: str | None
+    unk_token: str | None
+    added_tokens_decoder: dict[str, dict[str, Any]]
+    """Added tokens by their id."""
+    model_max_length: _Count
+
+
+class Live(_Exact):
+    """The process answers."""
+
+    status: Literal["live"]
+
+
+class Ready(_Exact):
+    """A request sent now would be served."""
+
+    status: Literal["ready"]
+
+
+class NotReady(_Exact):
+    """A request sent now would not be served."""
+
+    status: Literal["not_ready"]
+    reason: Literal["engine_dead", "draining", "stuck", "failing"]
+
+
+class SoftwareVersion(_Exact):
+    """Of failsoft itself, not of what is served."""
+
+    version: str
