@@ -50,6 +50,50 @@ class UsageAnswer(_Exact):
     prompt_tokens_details: PromptTokensDetails
 
 
+class TopLogprob(_Exact):
+    """A token, and how likely it was."""
+
+    token: str
+    logprob: float
+    bytes: list[_Count] | None
+    """UTF-8; what a token holds of a character it does not hold whole."""
+
+
+class TokenLogprob(TopLogprob):
+    """A token of the answer, and what else was likely there."""
+
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(_Exact):
+    """Log probabilities of a chat's answer."""
+
+    content: list[TokenLogprob]
+    refusal: None
+
+
+class CompletionLogprobs(_Exact):
+    """Log probabilities of a completion, an echoed prompt included."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    """Null for the first token of an echoed prompt, which nothing comes before."""
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[_Count]
+    """Characters before each token."""
+
+
+class PromptLogprob(_Exact):
+    """A token that stands in the prompt, or was likely there."""
+
+    logprob: float
+    rank: Annotated[int, Field(ge=1)]
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+
+
 class _Head(_Exact):
     id: str
     created: int
@@ -72,7 +116,7 @@ class ChatChoice(_Exact):
 
     index: _Count
     message: ChatMessageAnswer
-    logprobs: None
+    logprobs: ChatLogprobs | None
     finish_reason: _FinishReason
 
 
@@ -81,6 +125,8 @@ class ChatAnswer(_Head):
 
     object: Literal["chat.completion"]
     choices: list[ChatChoice]
+    prompt_logprobs: PromptLogprobs = Field(default_factory=list)
+    """By token id, null for the first token; only where ``prompt_logprobs`` asks for them."""
     usage: UsageAnswer
 
 
@@ -96,7 +142,7 @@ class ChatChunkChoice(_Exact):
 
     index: _Count
     delta: ChatDelta
-    logprobs: None
+    logprobs: ChatLogprobs | None
     finish_reason: _FinishReason | None
     """Null until the choice's last piece."""
 
@@ -111,6 +157,8 @@ class ChatChunk(_ChunkHead):
 
     object: Literal["chat.completion.chunk"]
     choices: list[ChatChunkChoice]
+    prompt_logprobs: PromptLogprobs = Field(default_factory=list)
+    """By token id, null for the first token; only where ``prompt_logprobs`` asks for them."""
 
 
 class CompletionChoice(_Exact):
@@ -118,8 +166,10 @@ class CompletionChoice(_Exact):
 
     index: _Count
     text: str
-    logprobs: None
+    logprobs: CompletionLogprobs | None
     finish_reason: _FinishReason
+    prompt_logprobs: PromptLogprobs = Field(default_factory=list)
+    """By token id, null for the first token; only where ``prompt_logprobs`` asks for them."""
 
 
 class CompletionAnswer(_Head):
@@ -135,8 +185,10 @@ class CompletionChunkChoice(_Exact):
 
     index: _Count
     text: str
-    logprobs: None
+    logprobs: CompletionLogprobs | None
     finish_reason: _FinishReason | None
+    prompt_logprobs: PromptLogprobs = Field(default_factory=list)
+    """With a choice's first piece, where they were asked for."""
 
 
 class CompletionChunk(_ChunkHead):

@@ -17,13 +17,17 @@ from failsoft.config.http import DEADLINE_HEADER, MAX_DEADLINE_MS, VERSION_HEADE
 from failsoft.engine.http.about import VERSION
 from failsoft.engine.http.answer_schemas import FaultAnswer
 from failsoft.engine.http.operations import Operation
+from failsoft.engine.http.params import MAX_CHOICES
 from failsoft.engine.http.request_id import HEADER as REQUEST_ID_HEADER
-from failsoft.engine.http.served import ServerState
+from failsoft.engine.http.schemas import CompletionBody
+from failsoft.engine.http.served import ServedModel, ServerState
+from failsoft.engine.request import MAX_LISTED_TOKENS, MAX_LOGPROBS
 
 Schema = dict[str, Any]
 
 _REF = "#/components/schemas/"
 _MAX_INT = 2**31 - 1
+_OWN_WORDS = ("kinds", "of_list", "of_object")
 
 _FAULTS: dict[int, str] = {
     400: "Bad input; `param` names the field: `invalid_json`, `request_too_large`, "
@@ -86,7 +90,7 @@ def _components(operations: list[Operation], state: ServerState) -> dict[str, Sc
     schemas: dict[str, Schema] = defined["$defs"]
     for operation in operations:
         for body, refused in operation.bodies.items():
-            _bound(schemas[body.__name__], refused, state)
+            _bound(schemas[body.__name__], _limits(body, state.served), refused)
     for schema in schemas.values():
         _tidy(schema)
     return schemas
@@ -95,16 +99,14 @@ def _components(operations: list[Operation], state: ServerState) -> dict[str, Sc
 # -- bodies -----------------------------------------------------------------------------------
 
 
-def _bound(schema: Schema, refused: Mapping[str, tuple[Any, ...]], state: ServerState) -> None:
-    """Add to a body's schema the limits that its types do not say."""
+def _bound(
+    schema: Schema, limits: Mapping[str, Schema], refused: Mapping[str, tuple[Any, ...]]
+) -> None:
+    """Add to a body's schema what its types do not say."""
     properties: dict[str, Schema] = schema["properties"]
-    for name, limits in _limits(state).items():
+    for name, limit in limits.items():
         for branch in _branches(properties.get(name, {})):
-            kind = branch.get("type")
-            if kind in ("integer", "number", "string"):
-                branch.update(limits)
-            elif kind == "array":
-                _bound_items(branch, limits)
+            _bound_branch(branch, limit)
     for name, neutral in refused.items():
         properties[name] = {
             "enum": [*neutral, None],
@@ -112,33 +114,72 @@ def _bound(schema: Schema, refused: Mapping[str, tuple[Any, ...]], state: Server
         }
 
 
-def _bound_items(array: Schema, limits: Schema) -> None:
-    items = array.get("items", {})
-    if items.get("type") == "array":
-        _bound_items(items, limits)
-    elif items.get("type") == "integer":
-        items.update(limits)
+def _bound_branch(branch: Schema, limit: Schema) -> None:
+    """Limit a value, or each member of a list or of an object."""
+    match branch.get("type"):
+        case "array":
+            _bound_branch(branch["items"], limit)
+            branch.update(limit.get("of_list", {}))
+        case "object":
+            _bound_branch(branch["additionalProperties"], limit)
+            branch.update(limit.get("of_object", {}))
+        case "integer" | "number" | "string" as kind if kind in limit.get("kinds", (kind,)):
+            branch.update({k: v for k, v in limit.items() if k not in _OWN_WORDS})
 
 
-def _limits(state: ServerState) -> dict[str, Schema]:
-    """Ranges that hold for the members of a field that are neither null nor a list."""
-    served = state.served
-    token = {"minimum": 0, "maximum": served.vocab_size - 1}
-    output = {"minimum": 1, "maximum": served.max_model_len - 1}
+def _range(low: float, high: float) -> Schema:
+    return {"minimum": low, "maximum": high}
+
+
+def _limits(body: type[BaseModel], served: ServedModel) -> dict[str, Schema]:
+    """Return what holds for a field, or for its members; ``kinds`` says for which types."""
+    token = _range(0, served.vocab_size - 1)
+    least = 0 if body is CompletionBody else 1  # 0 scores the prompt alone
+    output = _range(least, served.max_model_len - 1)
+    logprobs = _range(0, MAX_LOGPROBS)
+    penalty = _range(-2, 2)
+    bias = {
+        "propertyNames": {"pattern": f"^0*({up_to(served.vocab_size - 1)})$", "maxLength": 9},
+        "maxProperties": MAX_LISTED_TOKENS,
+    }
     return {
         "model": {"enum": [served.name]},
-        "prompt": token,
+        "prompt": {**token, "kinds": ("integer",)},
         "tokens": token,
         "stop_token_ids": token,
+        "allowed_token_ids": {**token, "of_list": {"minItems": 1, "maxItems": MAX_LISTED_TOKENS}},
+        "logit_bias": {**_range(-100, 100), "of_object": bias},
         "max_tokens": output,
         "max_completion_tokens": output,
-        "temperature": {"minimum": 0, "maximum": 2},
+        "min_tokens": _range(0, served.max_model_len - 1),
+        "truncate_prompt_tokens": {**_range(-1, served.max_model_len), "not": {"const": 0}},
+        "n": _range(1, MAX_CHOICES),
+        "best_of": _range(1, MAX_CHOICES),
+        "logprobs": logprobs,
+        "top_logprobs": logprobs,
+        "prompt_logprobs": logprobs,
+        "temperature": _range(0, 2),
         "top_p": {"exclusiveMinimum": 0, "maximum": 1},
-        "top_k": {"minimum": 0, "maximum": _MAX_INT},
-        "min_p": {"minimum": 0, "maximum": 1},
-        "seed": {"minimum": 0, "maximum": 2**64 - 1},
-        "priority": {"minimum": -1000, "maximum": 1000},
+        "top_k": _range(0, _MAX_INT),
+        "min_p": _range(0, 1),
+        "presence_penalty": penalty,
+        "frequency_penalty": penalty,
+        "repetition_penalty": _range(0.01, 10),
+        "seed": _range(0, 2**64 - 1),
+        "priority": _range(-1000, 1000),
     }
+
+
+def up_to(number: int) -> str:
+    """Return a regular expression of the numbers 0..*number*, written without leading zeros."""
+    digits = str(number)
+    ways = [f"[0-9]{{1,{len(digits) - 1}}}"] if len(digits) > 1 else []
+    for place, digit in enumerate(digits):
+        low = "1" if place == 0 and len(digits) > 1 else "0"
+        if digit > low:
+            rest = f"[0-9]{{{len(digits) - place - 1}}}" if place < len(digits) - 1 else ""
+            ways.append(f"{digits[:place]}[{low}-{int(digit) - 1}]{rest}")
+    return "|".join([*ways, digits])
 
 
 def _branches(schema: Schema) -> list[Schema]:

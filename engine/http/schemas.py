@@ -4,6 +4,7 @@ Strict: a bool is no integer, a number no string. Ranges of sampling values are
 checked by SamplingParams, tokens by the engine; here is only what JSON can get wrong.
 """
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -20,6 +21,8 @@ MAX_PROMPTS = 128
 MAX_MESSAGES = 2048
 """Turns of one chat at most."""
 
+_TOKEN_ID = re.compile(r"[0-9]{1,9}")
+
 Body = TypeVar("Body", bound=BaseModel)
 
 # What callers may write where a validator makes one type of several: for the OpenAPI document.
@@ -28,6 +31,7 @@ _StopInput = _StopString | Annotated[list[_StopString], Field(max_length=MAX_STO
 _Text = Annotated[str, Field(min_length=1)]
 _TokenIds = Annotated[list[int], Field(min_length=1)]
 _Prompts = Field(min_length=1, max_length=MAX_PROMPTS)
+_BiasInput = dict[str, float] | None
 _PromptInput = (
     _Text | _TokenIds | Annotated[list[_Text], _Prompts] | Annotated[list[_TokenIds], _Prompts]
 )
@@ -47,21 +51,50 @@ class StreamOptions(_Strict):
     """vLLM's: the usage so far on every chunk, when *include_usage* is set too."""
 
 
-class GenerationBody(_Strict):
+class SamplingFields(_Strict):
+    """How tokens are picked; None is the version's own value, else OpenAI's."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    """Its keys are token ids, strings in JSON."""
+    allowed_token_ids: list[int] | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+    stop_token_ids: list[int] | None = None
+
+    @field_validator("logit_bias", mode="before", json_schema_input_type=_BiasInput)
+    @classmethod
+    def _read_token_ids(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        for key in value:
+            if not _TOKEN_ID.fullmatch(key):
+                raise ValueError(f"must have token ids as keys, got {key[:20]!r}")
+        return {int(key): bias for key, bias in value.items()}
+
+
+class GenerationBody(SamplingFields):
     """What both routes share."""
 
     model: str | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     """Wins over *max_tokens*, as at OpenAI."""
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    seed: int | None = None
     stop: list[str] = Field(default_factory=list)
-    stop_token_ids: list[int] | None = None
-    ignore_eos: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    n: int | None = None
+    best_of: int | None = None
+    prompt_logprobs: int | None = None
+    truncate_prompt_tokens: int | None = None
+    """Keep the last so many tokens of the prompt; -1 keeps as many as fit."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     priority: int | None = None
@@ -142,12 +175,25 @@ class ChatBody(GenerationBody):
     """POST /v1/chat/completions."""
 
     messages: list[ChatTurn] = Field(min_length=1, max_length=MAX_MESSAGES)
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 class CompletionBody(GenerationBody):
     """POST /v1/completions; *prompt* becomes a list of texts or of lists of token ids."""
 
     prompt: list[str | list[int]]
+    echo: bool | None = None
+    logprobs: int | None = None
+    add_special_tokens: bool | None = None
+
+    @field_validator("logprobs", mode="before", json_schema_input_type=int | Literal[False] | None)
+    @classmethod
+    def _read_false(cls, value: object) -> object:
+        return None if value is False else value  # the chats' way of wanting none
 
     @field_validator("prompt", mode="before", json_schema_input_type=_PromptInput)
     @classmethod
@@ -197,7 +243,10 @@ class TokenizeChatBody(_TextBody):
     messages: list[ChatTurn] = Field(min_length=1, max_length=MAX_MESSAGES)
     prompt: None = None
     add_generation_prompt: bool | None = None
-    """Whether the assistant's turn is opened at the end; null means true."""
+    """Whether the assistant's turn is opened at the end; null means true, unless the last
+    message is continued."""
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     return_token_strs: bool | None = None
 
 

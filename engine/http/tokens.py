@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse
 
 from failsoft.engine.http import unsupported
 from failsoft.engine.http.body import read_json
-from failsoft.engine.http.params import check_ids, check_model
+from failsoft.engine.http.chat import template_options
+from failsoft.engine.http.params import check_model
 from failsoft.engine.http.schemas import (
     DetokenizeBody,
     TokenizeChatBody,
@@ -20,6 +21,7 @@ from failsoft.engine.http.schemas import (
     parse,
 )
 from failsoft.engine.http.served import ServedModel, ServerState
+from failsoft.engine.request import check_ids
 from failsoft.errors import EngineError
 
 _MAX_INLINE_BYTES = 4000
@@ -69,15 +71,13 @@ def _tokenize(raw: dict[str, Any], served: ServedModel) -> Answer:
     if raw.get("messages") is None:
         body = parse(TokenizePromptBody, raw)
         unsupported.refuse_unsupported(raw, unsupported.TOKENIZE)
-        is_special = body.add_special_tokens is not False
-        ids = served.codec.encode_prompt(body.prompt, add_special_tokens=is_special)
+        has_special = body.add_special_tokens is not False
+        ids = served.codec.encode_prompt(body.prompt, has_special=has_special)
     else:
         body = parse(TokenizeChatBody, raw)
         unsupported.refuse_unsupported(raw, unsupported.TOKENIZE_CHAT)
-        ids = served.codec.encode_chat(
-            [turn.to_message(index) for index, turn in enumerate(body.messages)],
-            add_generation_prompt=body.add_generation_prompt is not False,
-        )
+        messages = [turn.to_message(index) for index, turn in enumerate(body.messages)]
+        ids = served.codec.encode_chat(messages, template_options(body))
     check_model(body.model, served)
     return {
         "count": len(ids),
@@ -90,5 +90,5 @@ def _tokenize(raw: dict[str, Any], served: ServedModel) -> Answer:
 def _detokenize(raw: dict[str, Any], served: ServedModel) -> Answer:
     body = parse(DetokenizeBody, raw)
     check_model(body.model, served)
-    check_ids(body.tokens, served.vocab_size, "tokens")
+    check_ids(body.tokens, "tokens", served.vocab_size)
     return {"prompt": served.codec.decode(body.tokens)}

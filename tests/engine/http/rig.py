@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 
 from failsoft.config.http import HttpConfig
+from failsoft.engine.http.engine_port import EnginePort
 from failsoft.engine.http.metrics import ServerMetrics
 from failsoft.engine.http.served import ServedModel, ServerState
 from failsoft.engine.http.server import EngineServer, base_url, bind
@@ -54,7 +55,7 @@ def make_served(**changes: Any) -> ServedModel:
     return ServedModel(**{**fields, **changes})
 
 
-def make_state(engine: FakeEngine, served: ServedModel | None = None, **config: Any) -> ServerState:
+def make_state(engine: EnginePort, served: ServedModel | None = None, **config: Any) -> ServerState:
     """The routes' state over an engine."""
     served = served or make_served()
     return ServerState(
@@ -102,6 +103,16 @@ class Rig:
 def running(engine: FakeEngine, served: ServedModel | None = None, **config: Any) -> Iterator[Rig]:
     """Serve *engine* on a thread until the block ends."""
     state = make_state(engine, served, **config)
+    try:
+        with serving(state) as (server, url, client):
+            yield Rig(engine=engine, state=state, server=server, url=url, client=client)
+    finally:
+        engine.close()
+
+
+@contextlib.contextmanager
+def serving(state: ServerState) -> Iterator[tuple[EngineServer, str, httpx2.Client]]:
+    """Serve *state* on a thread until the block ends; yield server, URL and a client."""
     is_ready = threading.Event()
     server = EngineServer(state, drain_s=1.0, on_ready=is_ready.set)
     sock = bind("127.0.0.1", 0)
@@ -111,11 +122,10 @@ def running(engine: FakeEngine, served: ServedModel | None = None, **config: Any
         assert is_ready.wait(10)
         url = base_url(sock)
         with httpx2.Client(base_url=url, timeout=20, verify=False) as client:
-            yield Rig(engine=engine, state=state, server=server, url=url, client=client)
+            yield server, url, client
     finally:
         server.should_exit = True
         thread.join()
-        engine.close()
         sock.close()
 
 

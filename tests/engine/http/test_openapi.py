@@ -14,10 +14,15 @@ from pydantic import BaseModel
 
 from failsoft import __version__
 from failsoft.engine.http import answer_schemas
+from failsoft.engine.http.openapi import up_to
 from failsoft.engine.http.operations import OPERATIONS
 from tests.engine.fake_engine import FakeEngine
 from tests.engine.http.rig import MODEL, Rig, answer, events_of, running
 
+USER = {"role": "user", "content": "hi"}
+ALL = {"logprobs": True, "top_logprobs": 2, "prompt_logprobs": 1, "n": 2}
+ALL_RAW = {"logprobs": 2, "prompt_logprobs": 1, "echo": True}
+"""What adds fields to an answer."""
 METHODS = ("get", "post", "put", "patch", "delete", "options", "trace")
 
 
@@ -71,8 +76,10 @@ def test_the_document_knows_the_server(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "body"),
     [
-        (answer_schemas.ChatAnswer, "/v1/chat/completions", {"messages": [1]}),
+        (answer_schemas.ChatAnswer, "/v1/chat/completions", {"messages": [USER]}),
+        (answer_schemas.ChatAnswer, "/v1/chat/completions", {"messages": [USER], **ALL}),
         (answer_schemas.CompletionAnswer, "/v1/completions", {"prompt": ["a", "b"]}),
+        (answer_schemas.CompletionAnswer, "/v1/completions", {"prompt": "ab", **ALL_RAW}),
         (answer_schemas.Tokenized, "/tokenize", {"prompt": "a", "return_token_strs": True}),
         (answer_schemas.Detokenized, "/detokenize", {"tokens": [1]}),
         (answer_schemas.ModelList, "/v1/models", None),
@@ -88,8 +95,6 @@ def test_answers_are_as_described(
     rig: Rig, kind: type[BaseModel], path: str, body: dict[str, Any] | None
 ) -> None:
     """No field is missing, none is too many."""
-    if body and "messages" in body:
-        body = {"messages": [{"role": "user", "content": "hi"}]}
     reply = rig.get(path) if body is None else rig.post(path, json=body)
 
     kind.model_validate_json(reply.content)
@@ -102,9 +107,11 @@ def test_answers_are_as_described(
         (
             answer_schemas.ChatChunk,
             "/v1/chat/completions",
-            {"messages": [{"role": "user", "content": "hi"}]},
+            {"messages": [USER]},
         ),
+        (answer_schemas.ChatChunk, "/v1/chat/completions", {"messages": [USER], **ALL}),
         (answer_schemas.CompletionChunk, "/v1/completions", {"prompt": "a"}),
+        (answer_schemas.CompletionChunk, "/v1/completions", {"prompt": "ab", **ALL_RAW}),
     ],
 )
 def test_events_are_as_described(
@@ -191,3 +198,12 @@ def test_the_document_is_plain_json(rig: Rig) -> None:
 
     assert reply.headers["content-type"] == "application/json"
     json.dumps(json.loads(reply.content), allow_nan=False)
+
+
+@pytest.mark.parametrize("limit", [0, 7, 9, 10, 96, 100, 319, 1000, 49151])
+def test_token_ids_as_keys_are_matched_exactly(limit: int) -> None:
+    """``logit_bias`` has them as strings: every id of the vocabulary, and none past it."""
+    pattern = re.compile(up_to(limit))
+
+    near = {*range(min(limit, 2000) + 1), *range(max(0, limit - 500), limit + 500), 10 * limit + 10}
+    assert all(bool(pattern.fullmatch(str(each))) == (each <= limit) for each in near)

@@ -48,6 +48,14 @@ def test_a_chat_can_be_left_open(rig: Rig) -> None:
     assert reply["tokens"] == ids_of("<|im_start|>user\nhi<|im_end|>\n")
 
 
+def test_a_last_message_can_be_continued(rig: Rig) -> None:
+    """As for an answer: it stays open, and no turn is opened behind it."""
+    chat = [*CHAT, {"role": "assistant", "content": "Well"}]
+    body = {"messages": chat, "continue_final_message": True}
+
+    assert rig.post("/tokenize", json=body).json()["tokens"] == ids_of(f"{OPENED}Well")
+
+
 def test_tokens_become_text_again(rig: Rig) -> None:
     """Control tokens included, so that nothing is lost on the way."""
     tokens = rig.post("/tokenize", json={"prompt": OPENED}).json()["tokens"]
