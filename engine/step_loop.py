@@ -22,6 +22,7 @@ from failsoft.engine.request import (
 from failsoft.engine.scheduler import Scheduler
 from failsoft.engine.sequence import RowResult, Scored, Sequence, StepPlan
 from failsoft.engine.step_log import StepLog
+from failsoft.engine.step_stats import StepTallies
 from failsoft.errors import DeadlineExceededError, EngineError, ForwardError
 from failsoft.records import FinishReason, RequestRecord, StepRecord
 
@@ -68,6 +69,7 @@ class StepLoop:
         self.forward_errors_total = 0
         self.failed_steps_in_a_row = 0
         self.last_settled_s = clock()
+        self.tallies = StepTallies()
         self._runner = runner
         self._clock = clock
         self._eos_token_ids = eos_token_ids
@@ -115,6 +117,7 @@ class StepLoop:
         plan = self.scheduler.schedule(started_s)
         results = self._run(plan)
         now_s = self._clock()
+        self.tallies.note_gaps(plan, results, now_s)
         for sequence, result in self.scheduler.settle(plan, results, now_s):
             self._tell(sequence, result)
         has_failed = all(isinstance(result, EngineError) for result in results)
@@ -218,3 +221,4 @@ class StepLoop:
             seconds=seconds,
         )
         self._step_log.append(record)
+        self.tallies.note_step(plan, seconds)

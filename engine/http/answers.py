@@ -10,10 +10,11 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from failsoft.engine.http import latency
 from failsoft.engine.http.body import read_json
 from failsoft.engine.http.choice import Part
 from failsoft.engine.http.disconnect import cancel_when_gone
-from failsoft.engine.http.generation import Delta, Generation
+from failsoft.engine.http.generation import Delta, Ended, Generation
 from failsoft.engine.http.params import Arrival, read_arrival
 from failsoft.engine.http.schemas import GenerationBody
 from failsoft.engine.http.served import ServedModel, ServerState
@@ -67,6 +68,7 @@ async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
         else:
             body, generation = prepare(raw, state, answer_id, arrival)
         generation.start()
+        state.metrics.count_taken(generation.requests, body.n or 1)
     except EngineError as exc:
         state.metrics.count_rejected(exc)
         raise
@@ -109,7 +111,7 @@ async def collect(
     """
     usage = Usage(ask.generation)
     parts: dict[int, Part] = {}
-    ends: dict[int, str] = {}
+    ends: dict[int, Ended] = {}
     async with cancel_when_gone(request.receive, ask.generation):
         async for updates in ask.generation.updates():
             for update in updates:
@@ -117,17 +119,20 @@ async def collect(
                 if isinstance(update, Delta):
                     parts[update.index] = parts.get(update.index, Part()) + update.part
                 else:
-                    ends[update.index] = update.finish_reason
+                    ends[update.index] = update
         if ask.generation.is_cancelled:
             return Response(status_code=499)
     choices = [
-        CollectedChoice(index=index, part=parts.get(index, Part()), finish_reason=reason)
-        for index, reason in sorted(ends.items())
+        CollectedChoice(
+            index=index, part=parts.get(index, Part()), finish_reason=ends[index].finish_reason
+        )
+        for index in sorted(ends)
     ]
+    timings = [end.record.timing for end in ends.values()]
     state: ServerState = request.app.state.server
     return JSONResponse(
         {**head_of(ask, state.served, kind), **write(choices), "usage": usage.as_dict()},
-        headers=state.served.headers,
+        headers={**state.served.headers, **latency.split(timings)},
     )
 
 

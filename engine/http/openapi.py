@@ -2,8 +2,7 @@
 
 It is exact for the server that serves it: the model's name, its vocabulary and length, the
 server's own limits, and whether a key is asked for. 3.2 because that version can say what
-an event of a stream holds. Ranges that the engine checks beyond JSON's types stand here, and
-fuzzing holds both against one another.
+an event of a stream holds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,20 +13,19 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from failsoft.config.http import DEADLINE_HEADER, MAX_DEADLINE_MS, VERSION_HEADER
+from failsoft.engine.http import latency
 from failsoft.engine.http.about import VERSION
 from failsoft.engine.http.answer_schemas import FaultAnswer
+from failsoft.engine.http.field_limits import field_limits
 from failsoft.engine.http.operations import Operation
-from failsoft.engine.http.params import MAX_CHOICES
 from failsoft.engine.http.request_id import HEADER as REQUEST_ID_HEADER
-from failsoft.engine.http.schemas import CompletionBody
-from failsoft.engine.http.served import ServedModel, ServerState
-from failsoft.engine.request import MAX_LISTED_TOKENS, MAX_LOGPROBS
+from failsoft.engine.http.served import ServerState
 
 Schema = dict[str, Any]
 
 _REF = "#/components/schemas/"
-_MAX_INT = 2**31 - 1
 _OWN_WORDS = ("kinds", "of_list", "of_object")
+"""What a limit says of how it is to be applied, and no schema does."""
 
 _FAULTS: dict[int, str] = {
     400: "Bad input; `param` names the field: `invalid_json`, `request_too_large`, "
@@ -90,7 +88,7 @@ def _components(operations: list[Operation], state: ServerState) -> dict[str, Sc
     schemas: dict[str, Schema] = defined["$defs"]
     for operation in operations:
         for body, refused in operation.bodies.items():
-            _bound(schemas[body.__name__], _limits(body, state.served), refused)
+            _bound(schemas[body.__name__], field_limits(body, state.served), refused)
     for schema in schemas.values():
         _tidy(schema)
     return schemas
@@ -125,61 +123,6 @@ def _bound_branch(branch: Schema, limit: Schema) -> None:
             branch.update(limit.get("of_object", {}))
         case "integer" | "number" | "string" as kind if kind in limit.get("kinds", (kind,)):
             branch.update({k: v for k, v in limit.items() if k not in _OWN_WORDS})
-
-
-def _range(low: float, high: float) -> Schema:
-    return {"minimum": low, "maximum": high}
-
-
-def _limits(body: type[BaseModel], served: ServedModel) -> dict[str, Schema]:
-    """Return what holds for a field, or for its members; ``kinds`` says for which types."""
-    token = _range(0, served.vocab_size - 1)
-    least = 0 if body is CompletionBody else 1  # 0 scores the prompt alone
-    output = _range(least, served.max_model_len - 1)
-    logprobs = _range(0, MAX_LOGPROBS)
-    penalty = _range(-2, 2)
-    bias = {
-        "propertyNames": {"pattern": f"^0*({up_to(served.vocab_size - 1)})$", "maxLength": 9},
-        "maxProperties": MAX_LISTED_TOKENS,
-    }
-    return {
-        "model": {"enum": [served.name]},
-        "prompt": {**token, "kinds": ("integer",)},
-        "tokens": token,
-        "stop_token_ids": token,
-        "allowed_token_ids": {**token, "of_list": {"minItems": 1, "maxItems": MAX_LISTED_TOKENS}},
-        "logit_bias": {**_range(-100, 100), "of_object": bias},
-        "max_tokens": output,
-        "max_completion_tokens": output,
-        "min_tokens": _range(0, served.max_model_len - 1),
-        "truncate_prompt_tokens": {**_range(-1, served.max_model_len), "not": {"const": 0}},
-        "n": _range(1, MAX_CHOICES),
-        "best_of": _range(1, MAX_CHOICES),
-        "logprobs": logprobs,
-        "top_logprobs": logprobs,
-        "prompt_logprobs": logprobs,
-        "temperature": _range(0, 2),
-        "top_p": {"exclusiveMinimum": 0, "maximum": 1},
-        "top_k": _range(0, _MAX_INT),
-        "min_p": _range(0, 1),
-        "presence_penalty": penalty,
-        "frequency_penalty": penalty,
-        "repetition_penalty": _range(0.01, 10),
-        "seed": _range(0, 2**64 - 1),
-        "priority": _range(-1000, 1000),
-    }
-
-
-def up_to(number: int) -> str:
-    """Return a regular expression of the numbers 0..*number*, written without leading zeros."""
-    digits = str(number)
-    ways = [f"[0-9]{{1,{len(digits) - 1}}}"] if len(digits) > 1 else []
-    for place, digit in enumerate(digits):
-        low = "1" if place == 0 and len(digits) > 1 else "0"
-        if digit > low:
-            rest = f"[0-9]{{{len(digits) - place - 1}}}" if place < len(digits) - 1 else ""
-            ways.append(f"{digits[:place]}[{low}-{int(digit) - 1}]{rest}")
-    return "|".join([*ways, digits])
 
 
 def _branches(schema: Schema) -> list[Schema]:
@@ -271,6 +214,10 @@ def _answer(operation: Operation, status: int, answer: type[BaseModel]) -> Schem
         headers[VERSION_HEADER] = {
             "description": "Digest of the version that writes the answer.",
             "required": True,
+            "schema": {"type": "string"},
+        }
+        headers[latency.HEADER] = {
+            "description": "Of a whole answer: milliseconds in queue, prefill and decode.",
             "schema": {"type": "string"},
         }
     return {"description": HTTPStatus(status).phrase, "headers": headers, "content": content}

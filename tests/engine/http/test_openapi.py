@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from failsoft import __version__
 from failsoft.engine.http import answer_schemas
-from failsoft.engine.http.openapi import up_to
+from failsoft.engine.http.field_limits import up_to
 from failsoft.engine.http.operations import OPERATIONS
 from tests.engine.fake_engine import FakeEngine
 from tests.engine.http.rig import MODEL, Rig, answer, events_of, running
