@@ -169,8 +169,9 @@ class RequestTooLongError(InvalidRequestError):
 
     def __init__(self, *, num_tokens: int, limit: int, what: str, param: str) -> None:
         super().__init__(
-            f"{what} needs {num_tokens} tokens, this engine has room for {limit}; "
-            "shorten the prompt or ask for fewer output tokens",
+            # LiteLLM and others know the case by OpenAI's own words for it.
+            f"This model's maximum context length is {limit} tokens; {what} needs {num_tokens}. "
+            "Shorten the prompt or ask for fewer output tokens",
             param=param,
             code="context_length_exceeded",
         )
