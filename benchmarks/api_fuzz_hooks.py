@@ -15,6 +15,15 @@ _MOST_TOKENS = 32_768
 """From here on the server that is fuzzed refuses them."""
 _MOST_CHOICES = 16
 _MOST_LOGPROBS = 20
+_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "boolean"}}}
+_GOOD: dict[str, Any] = {
+    "json": _SCHEMA,
+    "json_schema": _SCHEMA,
+    "regex": "a{1,3}",
+    "choice": ["a", "b"],
+    "grammar": 'start: "a"',
+}
+_FORMATS = ("response_format", "structured_outputs", "grammar", "json_schema")
 
 
 @schemathesis.hook
@@ -58,6 +67,63 @@ def _settle(body: dict[str, Any]) -> None:
         body["logprobs"] = True
     if body.get("continue_final_message") is True and body.get("add_generation_prompt") is True:
         body["add_generation_prompt"] = False
+    _settle_formats(body)
+    _settle_tools(body)
+
+
+def _settle_formats(body: dict[str, Any]) -> None:
+    """Ask for one thing, and for one that can be had: most schemas and patterns cannot."""
+    named = body.get("response_format")
+    if isinstance(named, dict):
+        _replace(named, "schema", _SCHEMA)
+        if isinstance(named.get("json_schema"), dict):
+            _replace(named["json_schema"], "schema", _SCHEMA)
+    inner = body.get("structured_outputs")
+    owners = [(body, "guided_"), (body, ""), *([(inner, "")] if isinstance(inner, dict) else [])]
+    for owner, prefix in owners:
+        for name, good in _GOOD.items():
+            _replace(owner, f"{prefix}{name}", good)
+    asked = [
+        (owner, f"{prefix}{name}")
+        for owner, prefix in owners
+        for name in (*_GOOD, "json_object")
+        if owner.get(f"{prefix}{name}") in (*_GOOD.values(), True)
+    ]
+    keeps_one = isinstance(named, dict) and named.get("type") != "text"
+    for owner, name in asked if keeps_one else asked[1:]:
+        owner[name] = None
+
+
+def _settle_tools(body: dict[str, Any]) -> None:
+    """Keep one tool, and let the choice name it; beside tools only JSON can be asked for."""
+    tools = body.get("tools") or []
+    if not isinstance(tools, list) or not all(map(_is_tool, tools)):
+        return
+    del tools[1:]
+    choice = body.get("tool_choice")
+    if not tools:
+        body["tool_choice"] = "auto" if choice == "required" or isinstance(choice, dict) else choice
+        return
+    _replace(tools[0]["function"], "parameters", _SCHEMA)
+    if isinstance(choice, dict) and _is_tool(choice):
+        choice["function"]["name"] = tools[0]["function"]["name"]
+    for name in (*_FORMATS, *(f"guided_{each}" for each in _GOOD)):
+        body.pop(name, None)
+
+
+def _is_tool(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("function"), dict)
+        and (isinstance(value["function"].get("name"), str))
+    )
+
+
+def _replace(owner: dict[str, Any], name: str, good: Any) -> None:
+    """Put *good* in place of a value of one of its types."""
+    value = owner.get(name)
+    if isinstance(value, type(good)) or (good is _SCHEMA and isinstance(value, str)):
+        owner[name] = good
 
 
 def _is_in(value: Any, low: int, high: int) -> bool:

@@ -20,6 +20,8 @@ from failsoft.engine.http.metrics import ServerMetrics
 from failsoft.engine.http.served import ServedModel, ServerState
 from failsoft.engine.http.server import base_url, bind, serve
 from failsoft.engine.prepare import prepare
+from failsoft.engine.structured.compiler import Compiler
+from failsoft.engine.structured.token_table import build_table
 from failsoft.engine.text.codec import TextCodec
 
 NAME = "tiny-random"
@@ -91,6 +93,14 @@ def main() -> int:
         max_model_len=engine.limits.max_model_len,
         vocab_size=engine.limits.vocab_size,
         eos_token_ids=frozenset({0}),
+        compiler=Compiler(
+            build_table(
+                tokenizer.backend_tokenizer,
+                vocab_size=engine.limits.vocab_size,
+                eos_token_ids=[0],
+            ),
+            vocab_size=engine.limits.vocab_size,
+        ),
         generation_defaults={"max_new_tokens": 4},
     )
     state = ServerState(

@@ -1,8 +1,9 @@
-"""Changes of logits that a row may ask for: banned tokens, bias and penalties.
+"""Changes of logits that a row may ask for: a grammar's mask, banned tokens, bias and penalties.
 
-Order: bans → logit_bias → repetition → frequency and presence. Nothing is kept between
-steps: counts are taken from the row's tokens, so a preemption cannot lose them. Rows that
-ask for nothing are not touched, and a batch without such rows costs one look at each.
+Order: grammar mask → bans → logit_bias → repetition → frequency and presence. Nothing is
+kept between steps: counts are taken from the row's tokens, so a preemption cannot lose them.
+Rows that ask for nothing are not touched, and a batch without such rows costs one look at
+each.
 """
 
 import math
@@ -13,6 +14,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from failsoft.engine.request import SamplingParams
+from failsoft.engine.token_mask import apply_masks
 
 
 class PenalisedRow(Protocol):
@@ -34,6 +36,10 @@ class PenalisedRow(Protocol):
     def end_token_ids(self) -> frozenset[int]:
         """Tokens that would end it."""
 
+    @property
+    def mask(self) -> bytes | None:
+        """The tokens that its grammar allows; None when it has none."""
+
 
 class _Entry(NamedTuple):
     """One logit and a number for it."""
@@ -47,7 +53,8 @@ def is_asking(row: PenalisedRow) -> bool:
     """Whether *row* wants its logits changed."""
     params = row.params
     return bool(
-        params.logit_bias
+        row.mask is not None
+        or params.logit_bias
         or params.allowed_token_ids is not None
         or params.presence_penalty
         or params.frequency_penalty
@@ -58,6 +65,7 @@ def is_asking(row: PenalisedRow) -> bool:
 
 def apply(logits: torch.Tensor, rows: Sequence[PenalisedRow]) -> None:
     """Change *logits*, ``(num_rows, vocab_size)`` float32, as their rows ask, in place."""
+    apply_masks(logits, [row.mask for row in rows])
     _ban(logits, rows)
     bias = [
         _Entry(index, token_id, value)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from failsoft.engine.structured.grammar import Grammar
 from failsoft.errors import EngineError, InvalidRequestError
 from failsoft.records import RequestRecord
 
@@ -170,6 +171,8 @@ class GenerationRequest:
     """Absolute; past it the request is dropped wherever it is."""
     cache_salt: str = ""
     """Prefix blocks are shared only between equal salts: one per tenant."""
+    grammar: Grammar | None = None
+    """What the output must follow; where nothing may follow it, the request ends by ``stop``."""
 
     def __post_init__(self) -> None:
         if not self.prompt_ids:

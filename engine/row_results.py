@@ -37,16 +37,23 @@ def _pick(plan: StepPlan, logits: torch.Tensor) -> list[int | ForwardError | Non
     """Return a token for each row that is due, and None for the others."""
     due: list[SamplingRow] = []
     at: list[int] = []
+    faults: dict[int, ForwardError] = {}
     end = 0
-    for row in plan.rows:
+    for place, row in enumerate(plan.rows):
         end += row.num_logits
-        if row.is_sampling:
+        if not row.is_sampling:
+            continue
+        try:
             due.append(_sampling_row(row))
-            at.append(end - 1)
-    if not due:
-        return [None] * len(plan.rows)
-    picked = iter(sample(logits if len(at) == len(logits) else logits[at], due))
-    return [next(picked) if row.is_sampling else None for row in plan.rows]
+        except ForwardError as exc:  # of its grammar alone
+            faults[place] = exc
+            continue
+        at.append(end - 1)
+    picked = iter(sample(logits if len(at) == len(logits) else logits[at], due) if due else ())
+    return [
+        faults.get(place) or (next(picked) if row.is_sampling else None)
+        for place, row in enumerate(plan.rows)
+    ]
 
 
 def _sampling_row(row: PlannedRow) -> SamplingRow:
@@ -57,6 +64,7 @@ def _sampling_row(row: PlannedRow) -> SamplingRow:
         position=sequence.num_output,
         token_ids=sequence.tokens,
         end_token_ids=sequence.end_token_ids,
+        mask=None if sequence.grammar is None else sequence.grammar.allowed(),
     )
 
 

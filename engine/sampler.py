@@ -1,6 +1,6 @@
 """From logits to tokens, row by row in one batched pass.
 
-Order: bans → logit_bias → penalties → temperature → top_k → top_p → min_p → pick.
+Order: grammar mask → bans → logit_bias → penalties → temperature → top_k → top_p → min_p → pick.
 A stage that no row uses costs nothing. Noise is counter-based: the uniform of a
 pick is a hash of (seed, choice, output position), so neither batch neighbours nor a
 preemption shift it.
@@ -30,6 +30,8 @@ class SamplingRow:
     """Prompt and output so far; read by penalties alone."""
     end_token_ids: frozenset[int] = frozenset()
     """Tokens that would end the request."""
+    mask: bytes | None = None
+    """The tokens that the request's grammar allows (`failsoft.engine.structured.grammar`)."""
 
 
 class _Candidates(NamedTuple):

@@ -138,6 +138,7 @@ class Scheduler:
             root_key=root_key(version_digest=self.version_digest, salt=request.cache_salt),
             tokens=list(request.prompt_ids),
             end_token_ids=end_token_ids,
+            grammar=None if request.grammar is None else request.grammar.start(),
         )
         self._by_id[request.request_id] = sequence
         heapq.heappush(self._waiting, (sequence.sort_key, sequence))

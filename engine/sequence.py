@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from failsoft.engine.kv_block import chain_key
 from failsoft.engine.request import EventSink, GenerationRequest, TokenLogprobs
+from failsoft.engine.structured.grammar import TokenGrammar
 from failsoft.errors import EngineError
 from failsoft.records import FinishReason, RequestRecord, RequestTiming
 
@@ -42,6 +43,8 @@ class Sequence:
     tokens: list[int]
     end_token_ids: frozenset[int] = frozenset()
     """Tokens that end it: the caller's, and the model's own unless it ignores them."""
+    grammar: TokenGrammar | None = None
+    """Where its output stands in its grammar; kept over preemption, as the tokens are."""
     num_prompt_scored: int = 0
     """Prompt tokens behind the first whose log probabilities are out; kept over preemption."""
     state: SequenceState = SequenceState.WAITING

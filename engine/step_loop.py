@@ -120,7 +120,7 @@ class StepLoop:
         self.tallies.note_gaps(plan, results, now_s)
         for sequence, result in self.scheduler.settle(plan, results, now_s):
             self._tell(sequence, result)
-        has_failed = all(isinstance(result, EngineError) for result in results)
+        has_failed = all(map(_is_models_fault, results))
         self.failed_steps_in_a_row = self.failed_steps_in_a_row + 1 if has_failed else 0
         self.last_settled_s = now_s
         self._log(plan, self._clock() - started_s)
@@ -164,11 +164,24 @@ class StepLoop:
         if result in sequence.end_token_ids and sequence.num_output:
             self._finish(sequence, FinishReason.STOP, None, stop_token_id=result)
             return
+        is_complete = self._follow(sequence, result)
         max_tokens = sequence.request.sampling.max_tokens
-        if max_tokens:
+        if max_tokens and self._is_live(sequence):
             self._emit(sequence, TokenEvent(sequence.request_id, result, logprobs))
-        if self._is_live(sequence) and sequence.num_output >= max_tokens:
-            self._finish(sequence, FinishReason.LENGTH, None)
+        if self._is_live(sequence) and (is_complete or sequence.num_output >= max_tokens):
+            reason = FinishReason.STOP if is_complete else FinishReason.LENGTH
+            self._finish(sequence, reason, None)
+
+    def _follow(self, sequence: Sequence, token_id: int) -> bool:
+        """Move its grammar past a settled token; whether its output is complete then."""
+        if sequence.grammar is None or not sequence.num_output:
+            return False
+        try:
+            sequence.grammar.advance(token_id)
+        except ForwardError as exc:
+            self._finish(sequence, FinishReason.ERROR, exc)
+            return False
+        return sequence.grammar.is_over
 
     def _is_live(self, sequence: Sequence) -> bool:
         """Whether it goes on: a sink that fails ends its sequence."""
@@ -222,3 +235,9 @@ class StepLoop:
         )
         self._step_log.append(record)
         self.tallies.note_step(plan, seconds)
+
+
+def _is_models_fault(result: RowResult) -> bool:
+    """Whether a row failed by something that may befall the next request too."""
+    is_callers = isinstance(result, ForwardError) and result.is_callers_doing
+    return isinstance(result, EngineError) and not is_callers

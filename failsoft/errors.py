@@ -17,7 +17,7 @@ FailsoftError
 │  ├─ QueueFullError(num_waiting, limit)          HTTP 503, another engine may have room
 │  ├─ EngineStoppedError                          HTTP 503, draining or closed
 │  ├─ DeadlineExceededError(late_s)               HTTP 504, must not be retried
-│  ├─ ForwardError(step, kind)                    HTTP 500, one forward failed
+│  ├─ ForwardError(kind)                          HTTP 500 or 400, one forward failed
 │  └─ OutOfBlocksError(needed, free)              our own accounting is wrong: a bug
 ├─ AlreadyRunningError(home, pid, url)             a second `failsoft up` on one folder
 └─ FallbackError
@@ -251,12 +251,18 @@ class ForwardError(EngineError):
 
     Attributes:
         kind: ``"exception"``, ``"out_of_memory"``, ``"bad_logits"``, or ``"no_token"`` where the
-            request itself has ruled out every token.
+            request itself has ruled out every token, or ``"grammar"`` where its grammar grew
+            beyond what can be followed.
     """
 
     def __init__(self, message: str, *, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+    @property
+    def is_callers_doing(self) -> bool:
+        """Whether the request itself made it fail, so that it says nothing of the model."""
+        return self.kind in ("no_token", "grammar")
 
 
 class OutOfBlocksError(EngineError):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 _Count = Annotated[int, Field(ge=0)]
 _FinishReason = Literal["stop", "length"]
+_ChatFinishReason = Literal["stop", "length", "tool_calls"]
 
 
 class _Exact(BaseModel):
@@ -103,12 +104,31 @@ class _Head(_Exact):
     """The head of the version's digest."""
 
 
+class CalledFunction(_Exact):
+    """What is to be called."""
+
+    name: str
+    arguments: str
+    """JSON; where the answer was cut short, its beginning."""
+
+
+class ToolCallAnswer(_Exact):
+    """A tool that the model wants called."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
 class ChatMessageAnswer(_Exact):
     """The assistant's turn."""
 
     role: Literal["assistant"]
     content: str | None
+    """Null where it calls tools and says nothing."""
     refusal: None
+    tool_calls: list[ToolCallAnswer] = Field(default_factory=list)
+    """Absent where none is called."""
 
 
 class ChatChoice(_Exact):
@@ -117,7 +137,7 @@ class ChatChoice(_Exact):
     index: _Count
     message: ChatMessageAnswer
     logprobs: ChatLogprobs | None
-    finish_reason: _FinishReason
+    finish_reason: _ChatFinishReason
 
 
 class ChatAnswer(_Head):
@@ -130,11 +150,28 @@ class ChatAnswer(_Head):
     usage: UsageAnswer
 
 
+class FunctionDelta(_Exact):
+    """The name at first, then pieces of the arguments."""
+
+    name: str = ""
+    arguments: str
+
+
+class ToolCallDelta(_Exact):
+    """A piece of a call; its first one brings id, type and name."""
+
+    index: _Count
+    id: str = ""
+    type: Literal["function"] = "function"
+    function: FunctionDelta
+
+
 class ChatDelta(_Exact):
-    """What is new; the role comes with the first text of a choice."""
+    """What is new; the role comes with the first piece of a choice."""
 
     role: Literal["assistant"] = Field(default="assistant")
-    content: str = Field(default="")
+    content: str | None = Field(default="")
+    tool_calls: list[ToolCallDelta] = Field(default_factory=list)
 
 
 class ChatChunkChoice(_Exact):
@@ -143,7 +180,7 @@ class ChatChunkChoice(_Exact):
     index: _Count
     delta: ChatDelta
     logprobs: ChatLogprobs | None
-    finish_reason: _FinishReason | None
+    finish_reason: _ChatFinishReason | None
     """Null until the choice's last piece."""
 
 

@@ -15,6 +15,7 @@ from failsoft.engine.http.body import read_json
 from failsoft.engine.http.choice import Part
 from failsoft.engine.http.disconnect import cancel_when_gone
 from failsoft.engine.http.generation import Delta, Ended, Generation
+from failsoft.engine.http.grammars import may_need_grammar
 from failsoft.engine.http.params import Arrival, read_arrival
 from failsoft.engine.http.schemas import GenerationBody
 from failsoft.engine.http.served import ServedModel, ServerState
@@ -63,7 +64,7 @@ async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
             raise EngineStoppedError("the engine drains and takes no more requests; ask another")
         arrival = read_arrival(request.headers, arrival_s)
         raw = await read_json(request, config=state.config)
-        if _num_chars(raw) > MAX_INLINE_CHARS:
+        if _num_chars(raw) > MAX_INLINE_CHARS or may_need_grammar(raw):
             body, generation = await asyncio.to_thread(prepare, raw, state, answer_id, arrival)
         else:
             body, generation = prepare(raw, state, answer_id, arrival)

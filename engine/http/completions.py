@@ -11,7 +11,9 @@ from starlette.types import ASGIApp
 from failsoft.engine.http import answers, unsupported
 from failsoft.engine.http.choice import Echo, Part, TextOptions
 from failsoft.engine.http.generation import Delta, Ended, Generation, Update
+from failsoft.engine.http.grammars import grammar_of
 from failsoft.engine.http.logprob_shapes import completion_logprobs, prompt_logprobs
+from failsoft.engine.http.output_format import read_format
 from failsoft.engine.http.params import (
     Arrival,
     LogprobWishes,
@@ -22,6 +24,7 @@ from failsoft.engine.http.params import (
 from failsoft.engine.http.schemas import CompletionBody, GenerationBody, parse
 from failsoft.engine.http.served import ServerState
 from failsoft.engine.request import GenerationRequest
+from failsoft.engine.structured.grammar import Grammar
 from failsoft.engine.text.codec import TextCodec
 
 _KIND = "text_completion"
@@ -45,10 +48,12 @@ def _prepare(
     check_model(body.model, state.served)
     unsupported.refuse_unsupported(raw, unsupported.COMPLETION)
     num_choices(body, num_prompts=len(body.prompt))
+    wanted = read_format(body)
+    grammar = grammar_of(wanted.constraint() if wanted else None, state.served)
     requests: list[GenerationRequest] = []
     echoes: list[Echo] = []
     for index, prompt in enumerate(body.prompt):
-        asked = _requests_for(prompt, body, state, f"{answer_id}-{index}", arrival)
+        asked = _requests_for(prompt, body, state, f"{answer_id}-{index}", arrival, grammar)
         requests += asked
         if body.echo:
             echoes += [_echo_of(prompt, asked[0], body, state.served.codec)] * len(asked)
@@ -68,12 +73,12 @@ def _requests_for(
     state: ServerState,
     request_id: str,
     arrival: Arrival,
+    grammar: Grammar | None,
 ) -> list[GenerationRequest]:
     ids = prompt
     if isinstance(ids, str):
         has_special = body.add_special_tokens is not False
         ids = state.served.codec.encode_prompt(ids, has_special=has_special)
-    wishes = _wishes(body)
     return build_requests(
         body,
         state.served,
@@ -81,8 +86,9 @@ def _requests_for(
         prompt_ids=ids,
         prompt_param="prompt",
         arrival=arrival,
-        wishes=wishes,
-        least_tokens=0 if body.echo or wishes.prompt is not None else 1,
+        wishes=_wishes(body),
+        grammar=grammar,
+        least_tokens=0 if body.echo else 1,
     )
 
 
@@ -121,22 +127,22 @@ class _TextShape:
         self._num_prompt_top = body.prompt_logprobs or 0
         self._texts = codec.token_texts
 
-    def delta(self, delta: Delta) -> str:
+    def delta(self, delta: Delta) -> list[str]:
         part = delta.part
         logprobs = json.dumps(self._logprobs(part)) if part.tokens else "null"
         prompt = "".join(
             f',"{name}":{json.dumps(value)}' for name, value in self._prompt_fields(part)
         )
-        return (
+        return [
             f'{{"index":{delta.index},"text":{json.dumps(part.text)},'
             f'"logprobs":{logprobs},"finish_reason":null{prompt}}}'
-        )
+        ]
 
-    def end(self, ended: Ended) -> str:
-        return (
+    def end(self, ended: Ended) -> list[str]:
+        return [
             f'{{"index":{ended.index},"text":"","logprobs":null,'
             f'"finish_reason":"{ended.finish_reason}"}}'
-        )
+        ]
 
     def beside(self, _update: Update) -> str:
         return ""

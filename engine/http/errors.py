@@ -92,8 +92,11 @@ def fault_of(error: EngineError) -> Fault:
             return Fault(503, text, "engine_stopped", headers={"retry-after": "1"})
         case DeadlineExceededError():
             return Fault(504, text, "deadline_exceeded", headers=NEVER_RETRY)
+        case ForwardError(kind="no_token"):
+            # The caller's own lists rule out every token; ids mean the same to no other model.
+            return Fault(400, text, error.kind, headers=NEVER_RETRY)
         case ForwardError():
             # The same prompt makes the same bad logits; other kinds may be a neighbour's doing.
-            headers = NEVER_RETRY if error.kind in ("bad_logits", "no_token") else None
+            headers = NEVER_RETRY if error.kind in ("bad_logits", "grammar") else None
             return Fault(500, text, error.kind, headers=headers)
     return Fault(500, text, "engine_error")

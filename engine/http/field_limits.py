@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from failsoft.engine.http.params import MAX_CHOICES
 from failsoft.engine.http.schemas import CompletionBody
 from failsoft.engine.http.served import ServedModel
+from failsoft.engine.http.tools import MAX_TOOLS
 from failsoft.engine.request import MAX_LISTED_TOKENS, MAX_LOGPROBS
 
 _MAX_INT = 2**31 - 1
@@ -38,6 +39,7 @@ def field_limits(body: type[BaseModel], served: ServedModel) -> dict[str, dict[s
         "max_completion_tokens": output,
         "min_tokens": _range(0, served.max_model_len - 1),
         "truncate_prompt_tokens": {**_range(-1, served.max_model_len), "not": {"const": 0}},
+        "tools": {"of_list": {"maxItems": MAX_TOOLS}},
         "n": _range(1, MAX_CHOICES),
         "best_of": _range(1, MAX_CHOICES),
         "logprobs": logprobs,

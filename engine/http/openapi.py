@@ -30,13 +30,13 @@ _OWN_WORDS = ("kinds", "of_list", "of_object")
 _FAULTS: dict[int, str] = {
     400: "Bad input; `param` names the field: `invalid_json`, `request_too_large`, "
     "`context_length_exceeded`, `unsupported_parameter`, `no_chat_template`, "
-    "`chat_template_error`, `host_not_allowed`, or null.",
+    "`chat_template_error`, `no_token`, `host_not_allowed`, or null.",
     401: "The key is missing or wrong: `invalid_api_key`.",
     403: "A page of another origin asks: `origin_not_allowed`.",
     404: "Another model is asked for: `model_not_found`.",
     408: "The body did not arrive in time: `body_too_slow`.",
     415: "The body is not announced as JSON: `unsupported_media_type`.",
-    500: "A forward failed (`exception`, `out_of_memory`, `bad_logits`) or a bug: "
+    500: "A forward failed (`exception`, `out_of_memory`, `bad_logits`, `grammar`) or a bug: "
     "`internal_error`. In a stream that has begun, an event.",
     503: "The queue is full (`queue_full`) or the engine stops (`engine_stopped`): "
     "ask another, or this one later.",
@@ -255,7 +255,7 @@ def _headers(status: int) -> dict[str, Schema]:
     if status == 503:
         wait = {"type": "integer", "minimum": 1}
         headers["retry-after"] = {"description": "Seconds.", "required": True, "schema": wait}
-    if status in (500, 504):
+    if status in (400, 500, 504):
         headers["x-should-retry"] = {
             "description": "`false` where the same request would fail again.",
             "schema": {"enum": ["false"]},

@@ -14,6 +14,7 @@ from failsoft.engine.request import (
     check_ids,
     check_integer,
 )
+from failsoft.engine.structured.grammar import Grammar
 from failsoft.errors import InvalidRequestError, RequestTooLongError, UnknownModelError
 
 DEFAULT_MAX_TOKENS = 512
@@ -100,6 +101,7 @@ def build_requests(
     prompt_param: str,
     arrival: Arrival,
     wishes: LogprobWishes,
+    grammar: Grammar | None = None,
     least_tokens: int = 1,
 ) -> list[GenerationRequest]:
     """Return the engine's requests for one prompt: one for each choice.
@@ -114,6 +116,7 @@ def build_requests(
         prompt_param: Where it stands in the body.
         arrival: When it came.
         wishes: Log probabilities that are wanted.
+        grammar: What each choice must follow.
         least_tokens: Smallest ``max_tokens`` that makes sense, 0 or 1.
 
     Raises:
@@ -136,6 +139,7 @@ def build_requests(
             deadline_s=arrival.deadline_s,
             priority=body.priority or 0,
             cache_salt=body.cache_salt or "",
+            grammar=grammar,
         )
         for index in range(count)
     ]

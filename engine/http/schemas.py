@@ -9,6 +9,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from failsoft.engine.http.output_format import FormatFields
+from failsoft.engine.http.strict import Strict
+from failsoft.engine.http.tools import ToolCallTurn, ToolFields
 from failsoft.engine.text.codec import ChatMessage
 from failsoft.errors import InvalidRequestError
 
@@ -37,13 +40,7 @@ _PromptInput = (
 )
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(
-        strict=True, extra="ignore", frozen=True, use_attribute_docstrings=True
-    )
-
-
-class StreamOptions(_Strict):
+class StreamOptions(Strict):
     """What a stream carries beside text."""
 
     include_usage: bool | None = None
@@ -51,7 +48,7 @@ class StreamOptions(_Strict):
     """vLLM's: the usage so far on every chunk, when *include_usage* is set too."""
 
 
-class SamplingFields(_Strict):
+class SamplingFields(Strict):
     """How tokens are picked; None is the version's own value, else OpenAI's."""
 
     temperature: float | None = None
@@ -80,7 +77,7 @@ class SamplingFields(_Strict):
         return {int(key): bias for key, bias in value.items()}
 
 
-class GenerationBody(SamplingFields):
+class GenerationBody(SamplingFields, FormatFields):
     """What both routes share."""
 
     model: str | None = None
@@ -113,29 +110,50 @@ class GenerationBody(SamplingFields):
         return stops
 
 
-class TextPart(_Strict):
+_NO_CALLS = {"anyOf": [{"type": "null"}, {"maxItems": 0}]}
+_SAID = {"not": {"type": "null"}}
+_TURNS: list[Any] = [
+    {"properties": {"role": {"const": "assistant"}}},
+    {
+        "required": ["content"],
+        "properties": {
+            "role": {"enum": ["system", "developer", "user"]},
+            "content": _SAID,
+            "tool_calls": _NO_CALLS,
+        },
+    },
+    {
+        "required": ["content", "tool_call_id"],
+        "properties": {
+            "role": {"const": "tool"},
+            "content": _SAID,
+            "tool_call_id": _SAID,
+            "tool_calls": _NO_CALLS,
+        },
+    },
+]
+"""In JSON Schema what `ChatTurn.to_message` checks."""
+
+
+class TextPart(Strict):
     """A piece of a message's text; what else it says is ignored."""
 
     type: Literal["text"]
     text: str
 
 
-_WHO_MAY_SAY_NOTHING: list[Any] = [
-    {"properties": {"role": {"const": "assistant"}}},
-    {"properties": {"content": {"not": {"type": "null"}}}},
-]
-"""In JSON Schema what `ChatTurn.to_message` checks."""
-
-
-class ChatTurn(_Strict):
+class ChatTurn(Strict):
     """One message; its text parts are joined by line breaks, as vLLM and llama.cpp do."""
 
-    model_config = ConfigDict(json_schema_extra={"anyOf": _WHO_MAY_SAY_NOTHING})
+    model_config = ConfigDict(json_schema_extra={"anyOf": _TURNS})
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | None
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | None = None
     name: str | None = None
-    tool_calls: None = None
+    tool_calls: list[ToolCallTurn] | None = None
+    """Of an assistant."""
+    tool_call_id: str | None = None
+    """The call that a tool's message answers."""
     function_call: None = None
     audio: None = None
 
@@ -144,34 +162,45 @@ class ChatTurn(_Strict):
     def _join_parts(cls, value: object) -> object:
         return "\n".join(map(_text_of, value)) if isinstance(value, list) else value
 
-    @field_validator(
-        "tool_calls",
-        "function_call",
-        "audio",
-        mode="before",
-        json_schema_input_type=Annotated[list[Any], Field(max_length=0)] | None,
-    )
+    @field_validator("function_call", "audio", mode="before")
     @classmethod
     def _refuse(cls, value: object) -> None:
-        if value is not None and value != []:
-            raise ValueError("is not supported yet; leave it out")
+        if value is not None:
+            raise ValueError("is not supported; leave it out")
 
     def to_message(self, index: int) -> ChatMessage:
         """Return the message as the codec takes it; ``developer`` is OpenAI's new ``system``.
 
         Raises:
-            InvalidRequestError: Only an assistant's content may be null: it said nothing.
+            InvalidRequestError: Only an assistant's content may be null, only an assistant calls
+                tools, and a tool's message must say which call it answers.
         """
+        where = f"messages[{index}]"
         if self.content is None and self.role != "assistant":
-            param = f"messages[{index}].content"
             raise InvalidRequestError(
-                f"{param}: a {self.role} message must have text, got null", param=param
+                f"{where}.content: a {self.role} message must have text, got null",
+                param=f"{where}.content",
             )
-        role = "system" if self.role == "developer" else self.role
-        return ChatMessage(role=role, content=self.content or "", name=self.name)
+        if self.tool_calls and self.role != "assistant":
+            raise InvalidRequestError(
+                f"{where}.tool_calls: only an assistant calls tools, not a {self.role}",
+                param=f"{where}.tool_calls",
+            )
+        if self.role == "tool" and self.tool_call_id is None:
+            raise InvalidRequestError(
+                f"{where}.tool_call_id must name the call that this message answers",
+                param=f"{where}.tool_call_id",
+            )
+        return ChatMessage(
+            role="system" if self.role == "developer" else self.role,
+            content=self.content or "",
+            name=self.name,
+            tool_calls=tuple(call.to_call() for call in self.tool_calls or ()),
+            tool_call_id=self.tool_call_id,
+        )
 
 
-class ChatBody(GenerationBody):
+class ChatBody(GenerationBody, ToolFields):
     """POST /v1/chat/completions."""
 
     messages: list[ChatTurn] = Field(min_length=1, max_length=MAX_MESSAGES)
@@ -220,7 +249,7 @@ class CompletionBody(GenerationBody):
         return value
 
 
-class _TextBody(_Strict):
+class _TextBody(Strict):
     """What the routes about tokens share."""
 
     model: str | None = None
@@ -237,7 +266,7 @@ class TokenizePromptBody(_TextBody):
     return_token_strs: bool | None = None
 
 
-class TokenizeChatBody(_TextBody):
+class TokenizeChatBody(_TextBody, ToolFields):
     """POST /tokenize with a chat; its template writes the special tokens."""
 
     messages: list[ChatTurn] = Field(min_length=1, max_length=MAX_MESSAGES)

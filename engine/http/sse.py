@@ -28,16 +28,19 @@ _DONE = b"data: [DONE]\n\n"
 
 
 class ChoiceShape(Protocol):
-    """How one route writes a choice of a chunk, as the JSON text of an object."""
+    """How one route writes a choice of a chunk, as the JSON text of an object.
 
-    def delta(self, delta: Delta) -> str:
+    A list holds one for each chunk, in order; an empty one sends nothing.
+    """
+
+    def delta(self, delta: Delta) -> list[str]:
         """What is new."""
 
-    def end(self, ended: Ended) -> str:
+    def end(self, ended: Ended) -> list[str]:
         """The end of a choice."""
 
     def beside(self, update: Update) -> str:
-        """Fields of the chunk itself beside its choices: a comma and JSON, or nothing."""
+        """Fields of the first chunk beside its choices: a comma and JSON, or nothing."""
 
 
 class StreamUsage:
@@ -115,9 +118,12 @@ class EventStream:
     def _chunk(self, update: Update) -> bytes:
         self._usage.usage.count(update)
         shape = self._shape
-        choice = shape.delta(update) if isinstance(update, Delta) else shape.end(update)
-        beside = shape.beside(update)
-        return f"{self._prefix}{choice}]{beside}{self._usage.field()}}}\n\n".encode()
+        choices = shape.delta(update) if isinstance(update, Delta) else shape.end(update)
+        besides = [shape.beside(update), *[""] * len(choices)]
+        return "".join(
+            f"{self._prefix}{choice}]{beside}{self._usage.field()}}}\n\n"
+            for choice, beside in zip(choices, besides, strict=False)
+        ).encode()
 
     def _tail(self) -> bytes:
         if not self._usage.is_last:

@@ -21,6 +21,7 @@ from failsoft.engine.http.schemas import (
     parse,
 )
 from failsoft.engine.http.served import ServedModel, ServerState
+from failsoft.engine.http.tools import plan_calls
 from failsoft.engine.request import check_ids
 from failsoft.errors import EngineError
 
@@ -70,14 +71,13 @@ def _tokenize(raw: dict[str, Any], served: ServedModel) -> Answer:
     body: TokenizeChatBody | TokenizePromptBody
     if raw.get("messages") is None:
         body = parse(TokenizePromptBody, raw)
-        unsupported.refuse_unsupported(raw, unsupported.TOKENIZE)
         has_special = body.add_special_tokens is not False
         ids = served.codec.encode_prompt(body.prompt, has_special=has_special)
     else:
         body = parse(TokenizeChatBody, raw)
         unsupported.refuse_unsupported(raw, unsupported.TOKENIZE_CHAT)
         messages = [turn.to_message(index) for index, turn in enumerate(body.messages)]
-        ids = served.codec.encode_chat(messages, template_options(body))
+        ids = served.codec.encode_chat(messages, template_options(body, plan_calls(body, None)))
     check_model(body.model, served)
     return {
         "count": len(ids),

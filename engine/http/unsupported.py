@@ -15,27 +15,18 @@ _OFF: tuple[Any, ...] = (False,)
 BOTH: dict[str, tuple[Any, ...]] = {
     "length_penalty": (1,),
     "typical_p": (1,),
-    "response_format": ({"type": "text"},),
     "use_beam_search": _OFF,
     "bad_words": ([],),
     "detokenize": (True,),
     "spaces_between_special_tokens": (True,),
     "return_tokens_as_token_ids": _OFF,
     "return_token_ids": _OFF,
-    "structured_outputs": _NOTHING,
-    "guided_json": _NOTHING,
-    "guided_regex": _NOTHING,
-    "guided_choice": _NOTHING,
-    "guided_grammar": _NOTHING,
-    "grammar": _NOTHING,
-    "json_schema": _NOTHING,
+    "guided_whitespace_pattern": _NOTHING,
 }
 """Field to the values that change nothing; null never does."""
 
 CHAT: dict[str, tuple[Any, ...]] = {
     **BOTH,
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),  # without tools neither does anything
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
@@ -55,9 +46,7 @@ COMPLETION: dict[str, tuple[Any, ...]] = {
     "prompt_embeds": _NOTHING,
 }
 
-TOKENIZE: dict[str, tuple[Any, ...]] = {"tools": ([],), "chat_template": _NOTHING}
-
-TOKENIZE_CHAT: dict[str, tuple[Any, ...]] = {**TOKENIZE, "add_special_tokens": _OFF}
+TOKENIZE_CHAT: dict[str, tuple[Any, ...]] = {"chat_template": _NOTHING, "add_special_tokens": _OFF}
 
 
 def refuse_unsupported(body: dict[str, Any], table: dict[str, tuple[Any, ...]]) -> None:

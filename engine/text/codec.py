@@ -14,6 +14,7 @@ from jinja2 import TemplateError
 from failsoft.engine.text.control import ControlTokens, Markers, pick_markers
 from failsoft.engine.text.detokenizer import Detokenizer
 from failsoft.engine.text.token_text import TokenTexts
+from failsoft.engine.text.tool_turns import ToolCall, Turn, knows_tools, written_out
 from failsoft.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -28,10 +29,13 @@ class ChatMessage:
     """One turn of a chat."""
 
     role: str
-    """``system``, ``user`` or ``assistant``."""
+    """``system``, ``user``, ``assistant`` or ``tool``."""
     content: str
     name: str | None = None
     """Who of that role speaks; few templates read it."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    """The call that a tool's message answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,8 @@ class TemplateOptions:
     """Whether the last message stays open, for the model to go on with."""
     variables: Mapping[str, Any] = field(default_factory=dict)
     """What the template may read beside the messages."""
+    tools: Sequence[dict[str, Any]] = ()
+    """Tools that the prompt offers, as OpenAI describes them."""
 
 
 _AS_EVER = TemplateOptions()
@@ -68,6 +74,7 @@ class TextCodec:
         self._backend.no_padding()
         self._chat_template = chat_template
         self._system_prompt = system_prompt
+        self._knows_tools = knows_tools(chat_template or "")
         self._control = ControlTokens(self._backend, chat_template or "")
         self._taken = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
         self.token_texts = TokenTexts(self._backend)
@@ -99,6 +106,10 @@ class TextCodec:
         self._check_options(options)
         turns = [_turn(message) for message in self._with_system_prompt(messages)]
         variables = dict(options.variables)
+        if self._knows_tools:
+            variables["tools"] = list(options.tools) or None
+        else:
+            turns = written_out(turns, options.tools)
         texts = list(_texts_in([turns, variables]))
         if not self._control.occur_in(texts):
             rendered = self._render(turns, variables, options)
@@ -127,7 +138,9 @@ class TextCodec:
         if isinstance(value, str):
             return self._control.mark(value, markers)
         if isinstance(value, Mapping):
-            return {key: self._marked(one, markers) for key, one in value.items()}
+            return {
+                self._marked(key, markers): self._marked(one, markers) for key, one in value.items()
+            }
         return [self._marked(one, markers) for one in value] if isinstance(value, list) else value
 
     def encode_prompt(self, text: str, *, has_special: bool = True) -> list[int]:
@@ -180,7 +193,7 @@ class TextCodec:
         return [ChatMessage(role="system", content=self._system_prompt), *messages]
 
     def _render(
-        self, turns: list[dict[str, str]], variables: dict[str, Any], options: TemplateOptions
+        self, turns: list[Turn], variables: dict[str, Any], options: TemplateOptions
     ) -> str:
         try:
             rendered = self._tokenizer.apply_chat_template(
@@ -208,15 +221,24 @@ class TextCodec:
         return str(rendered)
 
 
-def _turn(message: ChatMessage) -> dict[str, str]:
-    turn = {"role": message.role, "content": message.content}
-    return turn if message.name is None else {**turn, "name": message.name}
+def _turn(message: ChatMessage) -> Turn:
+    turn: Turn = {"role": message.role, "content": message.content}
+    if message.name is not None:
+        turn["name"] = message.name
+    if message.tool_calls:
+        turn["tool_calls"] = [call.as_entry() for call in message.tool_calls]
+    if message.tool_call_id is not None:
+        turn["tool_call_id"] = message.tool_call_id
+    return turn
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yield the strings of a JSON *value*, keys aside."""
+    """Yield the strings of a JSON *value*, the keys of its objects included."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping | list):
-        for one in value.values() if isinstance(value, Mapping) else value:
+    elif isinstance(value, Mapping):
+        yield from value
+        yield from _texts_in(list(value.values()))
+    elif isinstance(value, list):
+        for one in value:
             yield from _texts_in(one)

@@ -135,6 +135,24 @@ def test_steps_that_get_nobody_anywhere_are_counted_in_a_row() -> None:
     assert (failed, loop.failed_steps_in_a_row) == (3, 0)
 
 
+class NoTokenRunner(FakeRunner):
+    """Finds that each row's own limits leave nothing to sample."""
+
+    def run(self, plan: StepPlan) -> list[RowResult]:
+        return [ForwardError("nothing left", kind="no_token") for _ in super().run(plan)]
+
+
+def test_requests_that_rule_out_every_token_say_nothing_of_the_model() -> None:
+    """Three of them in a row once made an engine look as if it failed every forward."""
+    loop, events = make_loop(make_scheduler(), NoTokenRunner()), Collector()
+    for name in "abc":
+        loop.add(make_request(name, 5), events)
+        run_to_end(loop)
+
+    assert all(event.error is not None for event in events.finished.values())
+    assert (len(events.finished), loop.failed_steps_in_a_row) == (3, 0)
+
+
 class BadLogitsRunner(FakeRunner):
     """Gives the poisoned row no number, and leaves rubbish in its blocks."""
 

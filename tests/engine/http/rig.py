@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import httpx2
@@ -15,6 +16,8 @@ from failsoft.engine.http.engine_port import EnginePort
 from failsoft.engine.http.metrics import ServerMetrics
 from failsoft.engine.http.served import ServedModel, ServerState
 from failsoft.engine.http.server import EngineServer, base_url, bind
+from failsoft.engine.structured.compiler import Compiler
+from failsoft.engine.structured.token_table import build_table
 from failsoft.engine.text.codec import TextCodec
 from tests.engine.fake_engine import FakeEngine
 from tests.engine.tiny_tokenizer import (
@@ -38,6 +41,17 @@ def answer(text: str) -> list[int]:
     return [*ids_of(text), token_id(byte_level_tokenizer(), "<|im_end|>")]
 
 
+@cache
+def tiny_compiler(num_padding: int = 0) -> Compiler:
+    """Compiles grammars for the tiny tokenizer, and logits wider than it by *num_padding*."""
+    tokenizer = byte_level_tokenizer()
+    vocab_size = tokenizer.get_vocab_size() + num_padding
+    table = build_table(
+        tokenizer, vocab_size=vocab_size, eos_token_ids=[token_id(tokenizer, "<|im_end|>")]
+    )
+    return Compiler(table, vocab_size=vocab_size)
+
+
 def make_served(**changes: Any) -> ServedModel:
     """The tiny model as a version."""
     chat_template = changes.pop("chat_template", TEMPLATE)
@@ -51,6 +65,7 @@ def make_served(**changes: Any) -> ServedModel:
         "max_model_len": 512,
         "vocab_size": byte_level_tokenizer().get_vocab_size(),
         "eos_token_ids": frozenset({token_id(byte_level_tokenizer(), "<|im_end|>")}),
+        "compiler": tiny_compiler(),
     }
     return ServedModel(**{**fields, **changes})
 

@@ -45,6 +45,8 @@ BAD_LOGITS = ForwardError("the logits are not finite", kind="bad_logits")
         (DeadlineExceededError(late_s=1), 504, "deadline_exceeded"),
         (OOM, 500, "out_of_memory"),
         (BAD_LOGITS, 500, "bad_logits"),
+        (ForwardError("x", kind="grammar"), 500, "grammar"),
+        (ForwardError("x", kind="no_token"), 400, "no_token"),
         (EngineError("x"), 500, "engine_error"),
     ],
 )

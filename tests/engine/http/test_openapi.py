@@ -20,9 +20,10 @@ from tests.engine.fake_engine import FakeEngine
 from tests.engine.http.rig import MODEL, Rig, answer, events_of, running
 
 USER = {"role": "user", "content": "hi"}
-ALL = {"logprobs": True, "top_logprobs": 2, "prompt_logprobs": 1, "n": 2}
-ALL_RAW = {"logprobs": 2, "prompt_logprobs": 1, "echo": True}
+ALL: dict[str, Any] = {"logprobs": True, "top_logprobs": 2, "prompt_logprobs": 1, "n": 2}
+ALL_RAW: dict[str, Any] = {"logprobs": 2, "prompt_logprobs": 1, "echo": True}
 """What adds fields to an answer."""
+CALL: dict[str, Any] = {"tools": [{"type": "function", "function": {"name": "look"}}]}
 METHODS = ("get", "post", "put", "patch", "delete", "options", "trace")
 
 
@@ -31,6 +32,15 @@ def document(rig: Rig) -> dict[str, Any]:
     """The document of the shared server, which asks for no key."""
     found: dict[str, Any] = rig.get("/openapi.json").json()
     return found
+
+
+@pytest.fixture(scope="module")
+def caller() -> Iterator[Rig]:
+    """A server whose model calls a tool."""
+    said = 'I look.<tool_call>{"name": "look", "arguments": {"a": 1}}</tool_call>'
+    with running(FakeEngine(lambda request: answer(said))) as started:
+        assert started.chat(**CALL).json()["choices"][0]["finish_reason"] == "tool_calls"
+        yield started
 
 
 def walk(value: Any) -> Iterator[dict[str, Any]]:
@@ -78,6 +88,7 @@ def test_the_document_knows_the_server(document: dict[str, Any]) -> None:
     [
         (answer_schemas.ChatAnswer, "/v1/chat/completions", {"messages": [USER]}),
         (answer_schemas.ChatAnswer, "/v1/chat/completions", {"messages": [USER], **ALL}),
+        (answer_schemas.ChatAnswer, "/v1/chat/completions", {"messages": [USER], **CALL}),
         (answer_schemas.CompletionAnswer, "/v1/completions", {"prompt": ["a", "b"]}),
         (answer_schemas.CompletionAnswer, "/v1/completions", {"prompt": "ab", **ALL_RAW}),
         (answer_schemas.Tokenized, "/tokenize", {"prompt": "a", "return_token_strs": True}),
@@ -92,9 +103,10 @@ def test_the_document_knows_the_server(document: dict[str, Any]) -> None:
     ],
 )
 def test_answers_are_as_described(
-    rig: Rig, kind: type[BaseModel], path: str, body: dict[str, Any] | None
+    rig: Rig, caller: Rig, kind: type[BaseModel], path: str, body: dict[str, Any] | None
 ) -> None:
     """No field is missing, none is too many."""
+    rig = caller if body and "tools" in body else rig
     reply = rig.get(path) if body is None else rig.post(path, json=body)
 
     kind.model_validate_json(reply.content)
@@ -110,18 +122,21 @@ def test_answers_are_as_described(
             {"messages": [USER]},
         ),
         (answer_schemas.ChatChunk, "/v1/chat/completions", {"messages": [USER], **ALL}),
+        (answer_schemas.ChatChunk, "/v1/chat/completions", {"messages": [USER], **CALL}),
         (answer_schemas.CompletionChunk, "/v1/completions", {"prompt": "a"}),
         (answer_schemas.CompletionChunk, "/v1/completions", {"prompt": "ab", **ALL_RAW}),
     ],
 )
 def test_events_are_as_described(
     rig: Rig,
+    caller: Rig,
     kind: type[BaseModel],
     path: str,
     body: dict[str, Any],
     options: dict[str, bool] | None,
 ) -> None:
     """Each chunk of a stream, usage or not."""
+    rig = caller if "tools" in body else rig
     reply = rig.post(path, json={**body, "stream": True, "stream_options": options})
 
     *chunks, done = events_of(reply.text)

@@ -41,6 +41,19 @@ def test_a_chat_is_tokenised_as_the_model_would_get_it(rig: Rig) -> None:
     assert list(rig.engine.submitted[-1].prompt_ids) == reply["tokens"]
 
 
+def test_the_tools_of_a_chat_are_counted(rig: Rig) -> None:
+    """What the prompt offers is part of it, unless no call is wanted."""
+    tools = [{"type": "function", "function": {"name": "look_up"}}]
+    rig.chat("hi", tools=tools)
+    asked = list(rig.engine.submitted[-1].prompt_ids)
+
+    with_tools = rig.post("/tokenize", json={"messages": CHAT, "tools": tools}).json()
+    without = {"messages": CHAT, "tools": tools, "tool_choice": "none"}
+
+    assert with_tools["tokens"] == asked
+    assert rig.post("/tokenize", json=without).json()["tokens"] == ids_of(OPENED)
+
+
 def test_a_chat_can_be_left_open(rig: Rig) -> None:
     """Without the assistant's turn at the end."""
     reply = rig.post("/tokenize", json={"messages": CHAT, "add_generation_prompt": False}).json()

@@ -1,0 +1,151 @@
+"""A caller's JSON schema, narrowed so that a reply that follows it comes to an end.
+
+Every instance of a narrowed schema is one of the caller's, so a reply validates against what
+was sent. What is narrowed, and why a model needs it, is in ADR 25:
+
+* A number lies within ±(2**53 - 1), the integers that every JSON reader keeps (RFC 8259,
+  section 6), and has six decimals at most: ``number`` alone allows 39e1804, and digits
+  without end.
+* An object that lists its properties and does not say whether others may come has no others.
+* White space is one blank after a comma or a colon, or none; see `with_spacing`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MAX_SCHEMA_CHARS = 65_536
+"""A schema longer than this is refused: compiling it would take seconds."""
+MAX_SCHEMA_DEPTH = 64
+"""Nesting of the schema's own JSON, twice the ten levels and their wrappers at OpenAI."""
+
+MAX_NUMBER = 2**53 - 1
+DECIMAL = 1e-6
+_WIDE = 1e-3
+"""A range narrower than this keeps all its decimals: the grid might miss it."""
+
+_ONE = ("items", "additionalProperties")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_MAPS = ("properties", "patternProperties", "$defs", "definitions")
+_APPLICATORS = ("$ref", "anyOf", "oneOf", "allOf")
+_OBJECT_WORDS = ("properties", "required", "patternProperties", "additionalProperties")
+
+Schema = dict[str, Any]
+
+
+def any_object() -> Schema:
+    """Return the schema of any JSON object, its numbers narrowed."""
+    value = {"$ref": "#/$defs/value"}
+    table: Schema = {"type": "object", "additionalProperties": value}
+    kinds: list[Schema] = [{"type": kind} for kind in ("string", "boolean", "null", "number")]
+    choices = [*kinds, table, {"type": "array", "items": value}]
+    return narrowed({**table, "$defs": {"value": {"anyOf": choices}}})
+
+
+def with_spacing(schema: Mapping[str, Any]) -> Schema:
+    """Return *schema* with llguidance's options: white space bounded, a caller's options gone."""
+    spacing = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+    return {**schema, "x-guidance": spacing}
+
+
+def narrowed(schema: Mapping[str, Any]) -> Schema:
+    """Return *schema* narrowed; what is no schema is left for the compiler to refuse."""
+    may_close = not any(_is_composed(node) for node in _nodes(schema))
+    return _narrow(schema, may_close=may_close)
+
+
+def depth_of(value: object) -> int:
+    """Return how many levels *value* has below its first."""
+    depth, level = 0, [value]
+    while level := [
+        child
+        for node in level
+        if isinstance(node, dict | list)
+        for child in (node.values() if isinstance(node, dict) else node)
+    ]:
+        depth += 1
+    return depth
+
+
+def size_of(value: object) -> int:
+    """Return the length of *value* as JSON, in characters."""
+    return len(json.dumps(value))
+
+
+def _narrow(node: Mapping[str, Any], *, may_close: bool) -> Schema:
+    def inner(child: object) -> object:
+        return _narrow(child, may_close=may_close) if isinstance(child, Mapping) else child
+
+    result = dict(node)
+    for name in _ONE:
+        if name in node:
+            result[name] = inner(node[name])
+    for name in _LISTS:
+        if isinstance(node.get(name), list):
+            result[name] = [inner(child) for child in node[name]]
+    for name in _MAPS:
+        if isinstance(node.get(name), Mapping):
+            result[name] = {key: inner(child) for key, child in node[name].items()}
+    if may_close and _is_open(node):
+        result["additionalProperties"] = False
+    _bound_numbers(result)
+    return result
+
+
+def _nodes(schema: object) -> Iterator[Mapping[str, Any]]:
+    """Yield *schema* and every schema inside it."""
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    children = [schema[name] for name in _ONE if name in schema]
+    for name in _LISTS:
+        children += schema[name] if isinstance(schema.get(name), list) else []
+    for name in _MAPS:
+        children += schema[name].values() if isinstance(schema.get(name), Mapping) else []
+    for child in children:
+        yield from _nodes(child)
+
+
+def _is_composed(node: Mapping[str, Any]) -> bool:
+    """Whether several schemas speak of one object: to close one would shut out the others."""
+    if "allOf" in node:
+        return True
+    return any(name in node for name in _APPLICATORS) and any(
+        name in node for name in _OBJECT_WORDS
+    )
+
+
+def _is_open(node: Mapping[str, Any]) -> bool:
+    """Whether *node* lists properties, needs no others, and says nothing of them."""
+    known = node.get("properties")
+    if not isinstance(known, Mapping) or "additionalProperties" in node:
+        return False
+    if "patternProperties" in node or "minProperties" in node:
+        return False
+    required = node.get("required", [])
+    return isinstance(required, list) and all(name in known for name in required)
+
+
+def _bound_numbers(node: Schema) -> None:
+    kinds = node.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if "enum" in node or "const" in node or not {"integer", "number"} & {*map(str, kinds)}:
+        return
+    low = _number(node, "minimum", "exclusiveMinimum")
+    high = _number(node, "maximum", "exclusiveMaximum")
+    if low is None:
+        node["minimum"] = -max(MAX_NUMBER, 0 if high is None else 2 * abs(high))
+    if high is None:
+        node["maximum"] = max(MAX_NUMBER, 0 if low is None else 2 * abs(low))
+    is_wide = low is None or high is None or high - low >= _WIDE
+    if "number" in kinds and "multipleOf" not in node and is_wide:
+        node["multipleOf"] = DECIMAL
+
+
+def _number(node: Mapping[str, Any], *names: str) -> float | None:
+    """Return a bound that *node* sets; the caller's other words of it are the compiler's."""
+    for name in names:
+        value = node.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return value
+    return None
