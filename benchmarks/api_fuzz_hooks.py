@@ -3,6 +3,7 @@
 Knows nothing of failsoft, so that schemathesis can load it from any folder.
 """
 
+import os
 from typing import Any
 
 import schemathesis
@@ -41,7 +42,16 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:  # noqa: ARG001 g
     if isinstance(case.body, dict | list):
         case.body = _whole(case.body)
     if isinstance(case.body, dict):
-        _settle(case.body)
+        _shorten(case.body)
+        if not os.environ.get("FAILSOFT_FUZZ_RAW"):
+            _settle(case.body)
+
+
+def _shorten(body: dict[str, Any]) -> None:
+    for name in _LENGTHS:
+        if _is_in(body.get(name), 0, _MOST_TOKENS - 1):
+            is_echo = body.get("echo") is True
+            body[name] = min(body[name], _ENOUGH_TOKENS) if is_echo else max(1, body[name] % 8)
 
 
 def _settle(body: dict[str, Any]) -> None:
@@ -49,10 +59,6 @@ def _settle(body: dict[str, Any]) -> None:
 
     JSON Schema cannot say that ``best_of`` is ``n``, or that a prompt leaves room.
     """
-    for name in _LENGTHS:
-        if _is_in(body.get(name), 0, _MOST_TOKENS - 1):
-            is_echo = body.get("echo") is True
-            body[name] = min(body[name], _ENOUGH_TOKENS) if is_echo else max(1, body[name] % 8)
     if _is_in(body.get("min_tokens"), 0, _MOST_TOKENS - 1):
         body["min_tokens"] = 0
     if _is_in(body.get("best_of"), 1, _MOST_CHOICES):
