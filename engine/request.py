@@ -107,6 +107,7 @@ class SamplingParams:
         _number(self.min_p, "min_p", 0.0, 1.0)
         if self.seed is not None:
             check_integer(self.seed, "seed", 0, _MAX_SEED - 1)
+        check_integer(self.choice_index, "choice_index", 0, 2**31 - 1)
         check_integer(self.min_tokens, "min_tokens", 0, self.max_tokens)
         _number(self.presence_penalty, "presence_penalty", -2.0, 2.0)
         _number(self.frequency_penalty, "frequency_penalty", -2.0, 2.0)

@@ -118,7 +118,7 @@ async def collect(
             for update in updates:
                 usage.count(update)
                 if isinstance(update, Delta):
-                    parts[update.index] = parts.get(update.index, Part()) + update.part
+                    parts[update.index] = parts.get(update.index, Part()).then(update.part)
                 else:
                     ends[update.index] = update
         if ask.generation.is_cancelled:

@@ -44,8 +44,10 @@ class Part(NamedTuple):
         """Whether there is nothing to send."""
         return not self.text and not self.tokens and self.prompt is None
 
-    def __add__(self, other: "Part") -> "Part":  # type: ignore[override]
+    def then(self, other: "Part") -> "Part":
         """Return this followed by *other*."""
+        if self.is_empty:
+            return other
         prompt = self.prompt if other.prompt is None else other.prompt
         return Part(self.text + other.text, self.tokens + other.tokens, prompt)
 
@@ -122,7 +124,7 @@ class Choice:
             return begin
         if event.logprobs is not None:
             self._waiting.append(ShownToken(event.token_id, self._num_decoded, event.logprobs))
-        return begin + self._let_out(self._detokenizer.push(event.token_id))
+        return begin.then(self._let_out(self._detokenizer.push(event.token_id)))
 
     def end(self, event: FinishedEvent) -> Part:
         """Return what was still held, now that *event* has ended the choice."""
@@ -130,13 +132,13 @@ class Choice:
         part = self._begin()
         stop = event.stop_token_id
         if stop is not None and stop not in self._hidden and not self.is_cut:
-            part += self._let_out(self._detokenizer.push(stop))
-        part += self._let_out(self._detokenizer.flush())
+            part = part.then(self._let_out(self._detokenizer.push(stop)))
+        part = part.then(self._let_out(self._detokenizer.flush()))
         rest = self._stops.flush()
         self._num_out += len(rest)
-        part += Part(rest, () if self.is_cut else tuple(self._waiting))
+        last = Part(rest, () if self.is_cut else tuple(self._waiting))
         self._waiting.clear()
-        return part
+        return part.then(last)
 
     def _begin(self) -> Part:
         """Return what stands before the first token's text; nothing from then on."""

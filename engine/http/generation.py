@@ -150,7 +150,7 @@ class Generation:
                 choice.note_prompt(event.logprobs)
                 continue
             part = self._read(choice, event)
-            parts[choice] = parts[choice] + part if choice in parts else part
+            parts[choice] = parts[choice].then(part) if choice in parts else part
             if isinstance(event, FinishedEvent):
                 error = error or _error_of(event, choice)
                 if error is None:

@@ -24,6 +24,10 @@ _TEMPLATE_FAULTS = (TemplateError, TypeError, ValueError, LookupError, Attribute
 """What a template raises when it does not like the messages: not all of them check first."""
 
 
+MAX_NESTING = 64
+"""Levels of what a template may read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
     """One turn of a chat."""
@@ -232,13 +236,20 @@ def _turn(message: ChatMessage) -> Turn:
     return turn
 
 
-def _texts_in(value: Any) -> Iterator[str]:
-    """Yield the strings of a JSON *value*, the keys of its objects included."""
+def _texts_in(value: Any, room: int = MAX_NESTING) -> Iterator[str]:
+    """Yield the strings of a JSON *value*, the keys of its objects included.
+
+    Raises:
+        InvalidRequestError: It is nested too deep to be walked.
+    """
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        yield from value
-        yield from _texts_in(list(value.values()))
-    elif isinstance(value, list):
-        for one in value:
-            yield from _texts_in(one)
+    elif isinstance(value, Mapping | list):
+        if not room:
+            raise InvalidRequestError(
+                f"chat_template_kwargs is nested deeper than {MAX_NESTING}; send it flatter",
+                param="chat_template_kwargs",
+            )
+        yield from value if isinstance(value, Mapping) else ()
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts_in(one, room - 1)

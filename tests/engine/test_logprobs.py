@@ -42,14 +42,16 @@ def expected(plain: Any, tokens: list[int]) -> torch.Tensor:
     return logits.float().log_softmax(dim=-1)
 
 
-def scheduler_for(num_blocks: int, max_step_tokens: int = 16) -> Scheduler:
+def scheduler_for(
+    num_blocks: int, max_step_tokens: int = 16, *, prefix_cache: bool = True
+) -> Scheduler:
     return Scheduler(
         pool=BlockPool(num_blocks=num_blocks, block_size=4),
         max_running=8,
         max_step_tokens=max_step_tokens,
         max_model_len=512,
         aging_s=10.0,
-        is_prefix_cache_on=True,
+        is_prefix_cache_on=prefix_cache,
         version_digest="v",
     )
 
@@ -120,12 +122,13 @@ def test_they_equal_a_plain_forward(prepared: PreparedModel, plain: Any, num_blo
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("prefix_cache", [True, False], ids=["cached", "computed again"])
 def test_a_preemption_in_the_middle_of_a_prompt_scores_no_token_twice(
-    prepared: PreparedModel, plain: Any
+    prepared: PreparedModel, plain: Any, prefix_cache: bool
 ) -> None:
-    """What is told is told: the rest is scored from where it was, over the same prefix."""
+    """What is told is told: the rest is scored from where it was."""
     prompt = list(range(3, 43))
-    scheduler = scheduler_for(80)
+    scheduler = scheduler_for(80, prefix_cache=prefix_cache)
     loop, events = make_loop(scheduler, prepared.runner), Collector()
     loop.add(request("a", prompt, logprobs=2, prompt_logprobs=2), events)
     loop.step()

@@ -101,6 +101,7 @@ BAD_CHAT: list[tuple[dict[str, Any], str]] = [
     ),
     ({"chat_template_kwargs": {"tokenize": True}}, "chat_template_kwargs"),
     ({"chat_template_kwargs": ["x"]}, "chat_template_kwargs"),
+    ({"chat_template_kwargs": {"a": json.loads("[" * 80 + "]" * 80)}}, "chat_template_kwargs"),
     ({"add_special_tokens": True}, "add_special_tokens"),
 ]
 

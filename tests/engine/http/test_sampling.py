@@ -265,11 +265,11 @@ def test_a_raw_prompt_may_leave_special_tokens_out(real: RealRig) -> None:
 
 def test_a_high_priority_overtakes_and_the_preempted_finish_unchanged() -> None:
     """Two long answers fill the pool; one sent later, but more urgent, ends before them."""
-    low = {"max_tokens": 100, "ignore_eos": True, "priority": 5}
+    low = {"max_tokens": 200, "ignore_eos": True, "priority": 5}
     prompts = [[5 + n + shift for n in range(20)] for shift in (0, 60)]
-    with running_real(num_blocks=50, aging_s=1000.0) as rig:
+    urgent = [200 + n for n in range(40)]
+    with running_real(num_blocks=80, aging_s=1000.0) as rig:
         alone = [texts(rig.complete(prompt, **low)) for prompt in prompts]
-        urgent = [200 + n for n in range(80)]
         ends: dict[str, float] = {}
 
         def ask(name: str, prompt: list[int], **fields: Any) -> dict[str, Any]:
@@ -281,7 +281,7 @@ def test_a_high_priority_overtakes_and_the_preempted_finish_unchanged() -> None:
             jobs = [pool.submit(ask, f"low{n}", p, **low) for n, p in enumerate(prompts)]
             while rig.engine.stats().num_running < 2:
                 time.sleep(0.001)
-            high = pool.submit(ask, "high", urgent, max_tokens=60, ignore_eos=True, priority=-5)
+            high = pool.submit(ask, "high", urgent, max_tokens=30, ignore_eos=True, priority=-5)
             answers = [texts(job.result()) for job in jobs]
             high.result()
         assert rig.engine.stats().preemptions_total > 0
