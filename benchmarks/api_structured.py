@@ -1,7 +1,6 @@
 """Random JSON schemas against a running server, and what masks cost in throughput."""
 
 import json
-import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,7 +27,7 @@ from failsoft.engine.text.codec import ChatMessage
 MODEL = "smollm2-135m-instruct"
 NUM_SCHEMAS, SHORT_SCHEMAS = 1000, 40
 NUM_RUNNING = 16
-MAX_TOKENS = 256
+MAX_TOKENS, SHORT_TOKENS = 256, 32
 MIN_FINISHED_RATIO = 0.95
 MAX_COST_RATIO = 0.10
 SHORT_COST_RATIO = 0.25
@@ -103,24 +102,25 @@ def measure_cost(*, is_short: bool) -> Iterator[Line]:
     """Yield the throughput with masks against that without, on equal output lengths.
 
     The constrained run says how long each reply is; the free one is made to write as much.
-    Runs alternate, and the median of each is taken, so that a busy moment counts for neither.
+    Runs alternate, and the fastest of each is taken: a busy moment only ever slows.
     """
     count, rounds = (NUM_RUNNING, 2) if is_short else (4 * NUM_RUNNING, 5)
+    max_tokens = SHORT_TOKENS if is_short else MAX_TOKENS
     limit = SHORT_COST_RATIO if is_short else MAX_COST_RATIO
     loaded = load(MODEL, "bfloat16")
     with Engine.from_model(loaded, EngineConfig(max_running=NUM_RUNNING)) as engine:
         runs = _Runs(engine, loaded, count)
-        lengths = runs.constrained([MAX_TOKENS] * count).lengths  # warms every kernel, too
+        lengths = runs.constrained([max_tokens] * count).lengths  # warms every kernel, too
         masked, free = [], []
         for _ in range(rounds):
             masked.append(runs.constrained(lengths).wall_s)
             free.append(runs.free(lengths).wall_s)
-    cost = 1 - statistics.median(free) / statistics.median(masked)
+    cost = 1 - min(free) / min(masked)
     num_tokens = sum(lengths)
     yield Line(
         must_hold=f"masks cost at most {limit:.0%} of the throughput at {NUM_RUNNING} running",
-        figure=f"{cost:.1%} ({num_tokens / statistics.median(masked):.0f} against "
-        f"{num_tokens / statistics.median(free):.0f} tokens/s)",
+        figure=f"{cost:.1%} ({num_tokens / min(masked):.0f} against "
+        f"{num_tokens / min(free):.0f} tokens/s)",
         has_passed=cost <= limit,
     )
 

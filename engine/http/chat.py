@@ -58,10 +58,11 @@ def _prepare(
         wishes=_wishes(body),
         grammar=grammar_of(plan.constraint, served),
     )
+    needs_tags = bool(plan.template_tools) and served.codec.hides_calls
     text = TextOptions(
         stops=[*body.stop, *served.stop_strings],
         is_stop_shown=body.include_stop_str_in_output or False,
-        is_special_shown=body.skip_special_tokens is False,
+        is_special_shown=body.skip_special_tokens is False or needs_tags,
         wants_prompt_logprobs=body.prompt_logprobs is not None,
     )
     return body, Generation(state, requests, text)

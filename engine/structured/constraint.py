@@ -13,12 +13,15 @@ from typing import Any
 from llguidance import LLMatcher, regex_to_lark
 from llguidance.gbnf_to_lark import any_to_lark
 
+from failsoft.engine.structured.finite import endless_place
 from failsoft.engine.structured.json_schema import (
+    MAX_OPTIONAL,
     MAX_SCHEMA_CHARS,
     MAX_SCHEMA_DEPTH,
     any_object,
     depth_of,
     narrowed,
+    num_optional,
     size_of,
     with_spacing,
 )
@@ -113,6 +116,18 @@ def check_schema(schema: object, param: str) -> Mapping[str, Any]:
         )
     if (size := size_of(schema)) > MAX_SCHEMA_CHARS:
         raise _too_long(size, param)
+    if (count := num_optional(schema)) > MAX_OPTIONAL:
+        raise InvalidRequestError(
+            f"{param} has an object with {count} properties that may be left out; at most "
+            f"{MAX_OPTIONAL} can be followed, so require some of them",
+            param=param,
+        )
+    if (place := endless_place(schema)) is not None:
+        raise InvalidRequestError(
+            f"{param} has no instance that ends: {place} always needs itself again; let a "
+            "property of it be left out",
+            param=param,
+        )
     return schema
 
 

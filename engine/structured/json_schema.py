@@ -7,6 +7,7 @@ was sent. What is narrowed, and why a model needs it, is in ADR 25:
   section 6), and has six decimals at most: ``number`` alone allows 39e1804, and digits
   without end.
 * An object that lists its properties and does not say whether others may come has no others.
+* A key of an object that lists none has 64 characters at most.
 * White space is one blank after a comma or a colon, or none; see `with_spacing`.
 """
 
@@ -19,6 +20,10 @@ MAX_SCHEMA_CHARS = 65_536
 MAX_SCHEMA_DEPTH = 64
 """Nesting of the schema's own JSON, twice the ten levels and their wrappers at OpenAI."""
 
+MAX_OPTIONAL = 400
+"""Properties of one object that may be left out: the compiler gives up at some 500, and only
+when the reply gets there."""
+
 MAX_NUMBER = 2**53 - 1
 DECIMAL = 1e-6
 _WIDE = 1e-3
@@ -28,6 +33,7 @@ _ONE = ("items", "additionalProperties")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _APPLICATORS = ("$ref", "anyOf", "oneOf", "allOf")
+_SHORT_KEY = "^.{0,64}$"
 _OBJECT_WORDS = ("properties", "required", "patternProperties", "additionalProperties")
 
 Schema = dict[str, Any]
@@ -50,8 +56,22 @@ def with_spacing(schema: Mapping[str, Any]) -> Schema:
 
 def narrowed(schema: Mapping[str, Any]) -> Schema:
     """Return *schema* narrowed; what is no schema is left for the compiler to refuse."""
-    may_close = not any(_is_composed(node) for node in _nodes(schema))
+    may_close = not any(_is_composed(node) for node in schemas_in(schema))
     return _narrow(schema, may_close=may_close)
+
+
+def schemas_in(schema: object) -> Iterator[Mapping[str, Any]]:
+    """Yield *schema* and every schema inside it."""
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    children = [schema[name] for name in _ONE if name in schema]
+    for name in _LISTS:
+        children += schema[name] if isinstance(schema.get(name), list) else []
+    for name in _MAPS:
+        children += schema[name].values() if isinstance(schema.get(name), Mapping) else []
+    for child in children:
+        yield from schemas_in(child)
 
 
 def depth_of(value: object) -> int:
@@ -65,6 +85,17 @@ def depth_of(value: object) -> int:
     ]:
         depth += 1
     return depth
+
+
+def num_optional(schema: object) -> int:
+    """Return the most properties that an object of *schema* lists and does not require."""
+    counts = [0]
+    for node in schemas_in(schema):
+        known, required = node.get("properties"), node.get("required")
+        if isinstance(known, Mapping):
+            names = required if isinstance(required, list) else []
+            counts.append(sum(name not in names for name in known))
+    return max(counts)
 
 
 def size_of(value: object) -> int:
@@ -88,22 +119,12 @@ def _narrow(node: Mapping[str, Any], *, may_close: bool) -> Schema:
             result[name] = {key: inner(child) for key, child in node[name].items()}
     if may_close and _is_open(node):
         result["additionalProperties"] = False
+    elif may_close and _is_map(node):
+        # As a pattern: propertyNames, which says it plainly, is not compiled.
+        result["patternProperties"] = {_SHORT_KEY: result["additionalProperties"]}
+        result["additionalProperties"] = False
     _bound_numbers(result)
     return result
-
-
-def _nodes(schema: object) -> Iterator[Mapping[str, Any]]:
-    """Yield *schema* and every schema inside it."""
-    if not isinstance(schema, Mapping):
-        return
-    yield schema
-    children = [schema[name] for name in _ONE if name in schema]
-    for name in _LISTS:
-        children += schema[name] if isinstance(schema.get(name), list) else []
-    for name in _MAPS:
-        children += schema[name].values() if isinstance(schema.get(name), Mapping) else []
-    for child in children:
-        yield from _nodes(child)
 
 
 def _is_composed(node: Mapping[str, Any]) -> bool:
@@ -123,7 +144,17 @@ def _is_open(node: Mapping[str, Any]) -> bool:
     if "patternProperties" in node or "minProperties" in node:
         return False
     required = node.get("required", [])
-    return isinstance(required, list) and all(name in known for name in required)
+    return isinstance(required, list) and all(
+        isinstance(name, str) and name in known for name in required
+    )
+
+
+def _is_map(node: Mapping[str, Any]) -> bool:
+    """Whether *node* lists no properties, and has a schema for whatever comes."""
+    others = isinstance(node.get("additionalProperties"), Mapping)
+    return others and not any(
+        name in node for name in ("properties", "required", "patternProperties")
+    )
 
 
 def _bound_numbers(node: Schema) -> None:

@@ -14,7 +14,7 @@ from jinja2 import TemplateError
 from failsoft.engine.text.control import ControlTokens, Markers, pick_markers
 from failsoft.engine.text.detokenizer import Detokenizer
 from failsoft.engine.text.token_text import TokenTexts
-from failsoft.engine.text.tool_turns import ToolCall, Turn, knows_tools, written_out
+from failsoft.engine.text.tool_turns import CALL_OPEN, ToolCall, Turn, knows_tools, written_out
 from failsoft.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -87,6 +87,12 @@ class TextCodec:
     def has_chat_template(self) -> bool:
         """Whether chats can be encoded at all."""
         return self._chat_template is not None
+
+    @property
+    def hides_calls(self) -> bool:
+        """Whether the tag that begins a tool call is a special token, which text leaves out."""
+        added = self._backend.get_added_tokens_decoder().values()
+        return any(token.special and token.content == CALL_OPEN for token in added)
 
     def encode_chat(
         self, messages: Sequence[ChatMessage], options: TemplateOptions = _AS_EVER

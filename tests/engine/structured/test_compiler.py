@@ -1,9 +1,12 @@
 """Constraints become grammars that say which tokens may come, or a 400 that says why not."""
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from failsoft.engine.structured import constraint
 from failsoft.engine.structured.constraint import Constraint
@@ -13,6 +16,7 @@ from tests.engine.structured.followed import END, follow, is_allowed
 from tests.engine.tiny_tokenizer import byte_level_tokenizer
 
 OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+MAP = {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 2}
 
 
 def schema(value: Any) -> Constraint:
@@ -31,6 +35,10 @@ def schema(value: Any) -> Constraint:
         (schema(OBJECT), '{"a":12}', "over"),
         (schema(OBJECT), '{"a": 12, "b": 1}', "no"),
         (schema(OBJECT), '{"a": 99999999999999999', "no"),
+        (schema(MAP), '{"a": 1, "b": 2}', "over"),
+        (schema(MAP), '{"a": 1, "b": 2, "c": 3}', "no"),
+        (schema(MAP), '{"a": true}', "no"),
+        (schema(MAP), f'{{"{"k" * 65}', "no"),
         (schema({"type": "string", "maxLength": 3}), '"äöü"', "over"),
         (schema({"type": "string", "maxLength": 3}), '"äöüx', "no"),
         (schema({"type": "number"}), "1.234567", "over"),
@@ -74,6 +82,11 @@ def test_a_grammar_allows_what_was_asked_for_and_nothing_else(
         ({"type": "string", "pattern": "(?=a)b"}, "look-around"),
         ({"oneOf": [{"type": "string"}, {"maxLength": 3}]}, "anyOf"),
         ({"description": "x" * 70_000}, "65536"),
+        ({"properties": {f"p{n}": {} for n in range(500)}}, "500 properties"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+            "no instance that ends",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_followed_is_refused_by_name(value: Any, word: str) -> None:
@@ -175,3 +188,41 @@ def test_objects_that_are_composed_stay_open() -> None:
 
     assert follow(schema(value), json.dumps({"a": 1, "b": 2})) == "over"
     assert follow(schema(value), json.dumps({"a": 1, "b": 2, "c": 3})) == "over"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4))
+def test_any_text_may_be_a_choice(texts: list[str]) -> None:
+    """Whatever it means in a regex or in a grammar."""
+    for text in texts:
+        assert follow(constraint.choice(texts, "p"), text) in ("over", "may end")
+
+
+_WORDS = ["type", "properties", "required", "items", "anyOf", "$ref", "enum", "minimum", "#", "a"]
+_JSON = st.recursive(
+    st.sampled_from([None, True, 1, -0.5, "object", "#", "(", "a"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_WORDS), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_JSON)
+def test_no_json_makes_more_than_a_400(value: object) -> None:
+    """What is malformed is refused in one line, and never raises anything else."""
+    error = ""
+    try:
+        tiny_compiler().compile(schema(value))
+    except InvalidRequestError as exc:
+        error = str(exc)
+
+    assert "\n" not in error
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="ab/\\()[]{}|*+?.^$ \n\"'#-0,<>%@:é&~", max_size=10))
+def test_no_expression_makes_more_than_a_400(pattern: str) -> None:
+    """Nor can one break out of the grammar that it stands in."""
+    for make in (constraint.regex, constraint.grammar):
+        with contextlib.suppress(InvalidRequestError):
+            tiny_compiler().compile(make(pattern, "p"))

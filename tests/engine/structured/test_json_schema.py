@@ -23,6 +23,14 @@ from failsoft.engine.structured.json_schema import DECIMAL, MAX_NUMBER, depth_of
         ({"type": "string"}, {}),
         ({"properties": {"a": {"type": "string"}}}, {"additionalProperties": False}),
         ({"properties": {}, "additionalProperties": True}, {}),
+        (
+            {"additionalProperties": {"type": "null"}},
+            {
+                "patternProperties": {"^.{0,64}$": {"type": "null"}},
+                "additionalProperties": False,
+            },
+        ),
+        ({"additionalProperties": {}, "required": ["a"]}, {}),
         ({"properties": {}, "patternProperties": {"^x": {}}}, {}),
         ({"properties": {}, "required": ["other"]}, {}),
         ({"properties": {}, "minProperties": 1}, {}),
