@@ -43,7 +43,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:  # noqa: ARG001 g
         case.body = _whole(case.body)
     if isinstance(case.body, dict):
         _shorten(case.body)
-        if not os.environ.get("FAILSOFT_FUZZ_RAW"):
+        is_valid = case.meta is not None and case.meta.generation.mode.is_positive
+        if is_valid and not os.environ.get("FAILSOFT_FUZZ_RAW"):
             _settle(case.body)
 
 
@@ -55,7 +56,7 @@ def _shorten(body: dict[str, Any]) -> None:
 
 
 def _settle(body: dict[str, Any]) -> None:
-    """Make fields that are right by themselves right together; wrong ones stay wrong.
+    """Make fields that are right by themselves right together.
 
     JSON Schema cannot say that ``best_of`` is ``n``, or that a prompt leaves room.
     """
@@ -95,6 +96,8 @@ def _settle_formats(body: dict[str, Any]) -> None:
         for name in (*_GOOD, "json_object")
         if owner.get(f"{prefix}{name}") in (*_GOOD.values(), True)
     ]
+    if asked or isinstance(named, dict) or isinstance(inner, dict):
+        body["allowed_token_ids"] = None  # a grammar may need others
     keeps_one = isinstance(named, dict) and named.get("type") != "text"
     for owner, name in asked if keeps_one else asked[1:]:
         owner[name] = None

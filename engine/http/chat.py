@@ -19,8 +19,9 @@ from failsoft.engine.http.params import (
     check_model,
     num_choices,
 )
-from failsoft.engine.http.schemas import ChatBody, GenerationBody, TokenizeChatBody, parse
+from failsoft.engine.http.schemas import ChatBody, GenerationBody, parse
 from failsoft.engine.http.served import ServerState
+from failsoft.engine.http.token_schemas import TokenizeChatBody
 from failsoft.engine.http.tools import CallPlan, plan_calls, reader_of
 from failsoft.engine.request import MAX_LOGPROBS, check_integer
 from failsoft.engine.text.codec import TemplateOptions

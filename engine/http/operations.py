@@ -15,6 +15,7 @@ from failsoft.engine.http import (
     health,
     models,
     schemas,
+    token_schemas,
     tokens,
     unsupported,
 )
@@ -79,8 +80,8 @@ def _tokenize(path: str) -> Operation:
         "Tokens",
         "Token ids of a prompt or of a chat, as the model would get them.",
         bodies={
-            schemas.TokenizePromptBody: {},
-            schemas.TokenizeChatBody: unsupported.TOKENIZE_CHAT,
+            token_schemas.TokenizePromptBody: {},
+            token_schemas.TokenizeChatBody: unsupported.TOKENIZE_CHAT,
         },
         answers={200: answer_schemas.Tokenized},
         faults=_TEXT,
@@ -93,7 +94,7 @@ def _detokenize(path: str) -> Operation:
         tokens.detokenize,
         "Tokens",
         "The text of token ids, control tokens included.",
-        bodies={schemas.DetokenizeBody: {}},
+        bodies={token_schemas.DetokenizeBody: {}},
         answers={200: answer_schemas.Detokenized},
         faults=_TEXT,
     )

@@ -14,13 +14,13 @@ from failsoft.engine.http import unsupported
 from failsoft.engine.http.body import read_json
 from failsoft.engine.http.chat import template_options
 from failsoft.engine.http.params import check_model
-from failsoft.engine.http.schemas import (
+from failsoft.engine.http.schemas import parse
+from failsoft.engine.http.served import ServedModel, ServerState
+from failsoft.engine.http.token_schemas import (
     DetokenizeBody,
     TokenizeChatBody,
     TokenizePromptBody,
-    parse,
 )
-from failsoft.engine.http.served import ServedModel, ServerState
 from failsoft.engine.http.tools import plan_calls
 from failsoft.engine.request import check_ids
 from failsoft.errors import EngineError
