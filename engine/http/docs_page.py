@@ -7,6 +7,7 @@ route. Everything is escaped by the template.
 import base64
 import hashlib
 import json
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -22,6 +23,8 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """Content-Security-Policy of the page: its own style and nothing else."""
+
+_STARRED = re.compile(r"\*(\w+)\*")
 
 Schema = dict[str, Any]
 
@@ -68,7 +71,9 @@ def _range(schema: Schema) -> str:
         return f" above {schema['exclusiveMinimum']} up to {high}"
     if low is None and high is None:
         return ""
-    ends = f"{'' if low is None else low}..{'' if high is None else high}"
+    ends = (
+        f"up to {high}" if low is None else f"{low} or more" if high is None else f"{low}..{high}"
+    )
     match schema.get("type"):
         case "array":
             return f", {ends} members"
@@ -83,8 +88,8 @@ def _value(value: object) -> Markup:
 
 
 def _ticks(text: str) -> Markup:
-    """Return *text* with what stands between backticks as code."""
-    pieces = text.replace("``", "`").split("`")
+    """Return *text* with what stands between backticks, or between asterisks, as code."""
+    pieces = _STARRED.sub(r"`\1`", text.replace("``", "`")).split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece)
         for index, piece in enumerate(pieces)
