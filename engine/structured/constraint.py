@@ -19,12 +19,12 @@ from failsoft.engine.structured.json_schema import (
     MAX_SCHEMA_CHARS,
     MAX_SCHEMA_DEPTH,
     any_object,
-    depth_of,
     narrowed,
     num_optional,
     size_of,
     with_spacing,
 )
+from failsoft.engine.text.nesting import depth_of
 from failsoft.errors import InvalidRequestError
 
 MAX_CHOICES = 10_000

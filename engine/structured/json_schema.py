@@ -8,6 +8,7 @@ was sent. What is narrowed, and why a model needs it, is in ADR 25:
   without end.
 * An object that lists its properties and does not say whether others may come has no others.
 * A key of an object that lists none has 64 characters at most.
+* A date is a day of the calendar: the compiler knows how long a month is, and no leap years.
 * White space is one blank after a comma or a colon, or none; see `with_spacing`.
 """
 
@@ -17,8 +18,8 @@ from typing import Any
 
 MAX_SCHEMA_CHARS = 65_536
 """A schema longer than this is refused: compiling it would take seconds."""
-MAX_SCHEMA_DEPTH = 64
-"""Nesting of the schema's own JSON, twice the ten levels and their wrappers at OpenAI."""
+MAX_SCHEMA_DEPTH = 48
+"""Nesting of the schema's own JSON: OpenAI's ten levels of objects, and some more."""
 
 MAX_OPTIONAL = 400
 """Properties of one object that may be left out: the compiler gives up at some 500, and only
@@ -26,6 +27,13 @@ when the reply gets there."""
 
 MAX_NUMBER = 2**53 - 1
 DECIMAL = 1e-6
+_YEAR = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
+_FOURTH = "(0[48]|[2468][048]|[13579][26])"
+_DAY = (
+    f"^({_YEAR}-(0[13-9]|1[0-2])-|{_YEAR}-02-[01]|{_YEAR}-02-2[0-8]|"
+    f"([0-9]{{2}}{_FOURTH}|{_FOURTH}00)-02-29)"
+)
+"""What a date begins with: no year 0, and 29 February in leap years alone."""
 _WIDE = 1e-3
 """A range narrower than this keeps all its decimals: the grid might miss it."""
 
@@ -74,19 +82,6 @@ def schemas_in(schema: object) -> Iterator[Mapping[str, Any]]:
         yield from schemas_in(child)
 
 
-def depth_of(value: object) -> int:
-    """Return how many levels *value* has below its first."""
-    depth, level = 0, [value]
-    while level := [
-        child
-        for node in level
-        if isinstance(node, dict | list)
-        for child in (node.values() if isinstance(node, dict) else node)
-    ]:
-        depth += 1
-    return depth
-
-
 def num_optional(schema: object) -> int:
     """Return the most properties that an object of *schema* lists and does not require."""
     counts = [0]
@@ -124,6 +119,8 @@ def _narrow(node: Mapping[str, Any], *, may_close: bool) -> Schema:
         result["patternProperties"] = {_SHORT_KEY: result["additionalProperties"]}
         result["additionalProperties"] = False
     _bound_numbers(result)
+    if result.get("format") in ("date", "date-time") and "pattern" not in result:
+        result["pattern"] = _DAY
     return result
 
 

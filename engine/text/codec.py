@@ -256,6 +256,7 @@ def _texts_in(value: Any, room: int = MAX_NESTING) -> Iterator[str]:
                 f"chat_template_kwargs is nested deeper than {MAX_NESTING}; send it flatter",
                 param="chat_template_kwargs",
             )
-        yield from value if isinstance(value, Mapping) else ()
+        if isinstance(value, Mapping):
+            yield from value
         for one in value.values() if isinstance(value, Mapping) else value:
             yield from _texts_in(one, room - 1)

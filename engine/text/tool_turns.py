@@ -13,8 +13,13 @@ from typing import Any
 
 from jinja2 import Environment, TemplateError, meta
 
+from failsoft.engine.text.nesting import depth_of
+
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 RESULT_OPEN, RESULT_CLOSE = "<tool_response>", "</tool_response>"
+
+MAX_DEPTH = 32
+"""Nesting of arguments that are still read; deeper ones stay text."""
 
 Turn = dict[str, Any]
 """One message, as a template gets it."""
@@ -33,9 +38,10 @@ class ToolCall:
     def parsed_arguments(self) -> Any:
         """The arguments as an object where they are one: templates write them as JSON."""
         try:
-            return json.loads(self.arguments)
+            parsed = json.loads(self.arguments)
         except (ValueError, RecursionError):
             return self.arguments
+        return parsed if depth_of(parsed) <= MAX_DEPTH else self.arguments
 
     def as_entry(self) -> dict[str, Any]:
         """Return the call as a template gets it."""

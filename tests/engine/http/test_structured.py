@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from tests.engine.fake_engine import FakeEngine
-from tests.engine.http.rig import answer, events_of, make_served, running
+from tests.engine.http.rig import answer, events_of, ids_of, make_served, running
 from tests.engine.http.tiny_server import TinyServer, tiny_server
 
 SCHEMA: dict[str, Any] = {
@@ -87,8 +87,10 @@ def test_other_grammars_are_followed(
 
 
 def test_any_json_object_begins_as_one_and_is_cut_by_its_length(server: TinyServer) -> None:
-    """Noise never closes its strings; the reason says so, and blanks pad nothing."""
-    text, reason = content_of(server.chat(response_format={"type": "json_object"}, max_tokens=30))
+    """With its closing brace ruled out it cannot end; the reason says so."""
+    fields: dict[str, Any] = {"max_tokens": 30, "logit_bias": {str(ids_of("}")[0]): -100}}
+
+    text, reason = content_of(server.chat(response_format={"type": "json_object"}, **fields))
 
     assert (text[0], reason) == ("{", "length")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from failsoft.engine.structured.json_schema import DECIMAL, MAX_NUMBER, depth_of, narrowed
+from failsoft.engine.structured.json_schema import DECIMAL, MAX_NUMBER, narrowed
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,3 @@ def test_no_object_is_closed_in_a_document_that_composes_objects(composed: dict[
     schema = {**composed, "$defs": {"part": {"properties": {"a": {}}}}}
 
     assert "additionalProperties" not in narrowed(schema)["$defs"]["part"]
-
-
-@pytest.mark.parametrize(("value", "depth"), [(1, 0), ({}, 0), ({"a": [1]}, 2), ([[[]]], 2)])
-def test_depth(value: object, depth: int) -> None:
-    """Of the JSON itself: levels below the first."""
-    assert depth_of(value) == depth

@@ -63,7 +63,13 @@ def test_tools_join_the_system_message_that_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "parsed"), [('{"a": 1}', {"a": 1}), ("{", "{"), ("[" * 100_000, "[" * 100_000)]
+    ("arguments", "parsed"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("{", "{"),
+        ("[" * 100_000, "[" * 100_000),
+        ("[" * 50 + "]" * 50, "[" * 50 + "]" * 50),
+    ],
 )
 def test_arguments_are_an_object_where_they_are_one(arguments: str, parsed: object) -> None:
     """A call that was cut is shown as it was."""
