@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from failsoft.engine.bench.cpu import OtherCpu
 from failsoft.engine.bench.job import Job
 from failsoft.engine.bench.memory import available_bytes, peak_rss_bytes, reset_peak_rss
 from failsoft.engine.bench.run import ModeRun, Served
@@ -52,6 +53,7 @@ def run_padded(
     _generate(loaded.model, items[:1], lambda: None)
     run = _Run(num_slots=size)
     reset_peak_rss()
+    others = OtherCpu()
     for first in range(0, len(items), size):
         on_progress(run.num_tokens, first)
         run.batch(loaded.model, items[first : first + size], first=first, on_progress=on_progress)
@@ -64,6 +66,7 @@ def run_padded(
         steps=tuple(run.steps),
         preemptions=0,
         peak_rss_bytes=peak_rss_bytes(),
+        other_cpu_share=others.share(),
         facts=facts_of(
             loaded,
             compute_dtype=str(loaded.model.dtype).removeprefix("torch."),

@@ -53,6 +53,8 @@ class ModeRun:
     preemptions: int
     peak_rss_bytes: int | None
     """Of the mode's own process, from the end of its warm-up; None where it is not known."""
+    other_cpu_share: float | None
+    """Of all cores, used by other processes meanwhile; None where it is not known."""
     facts: Facts
 
     def to_document(self) -> dict[str, Any]:

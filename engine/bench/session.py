@@ -15,6 +15,7 @@ import transformers
 
 from failsoft.config.engine import EngineConfig
 from failsoft.engine.batch import padded_len
+from failsoft.engine.bench.cpu import OtherCpu
 from failsoft.engine.bench.drive import Driver
 from failsoft.engine.bench.memory import peak_rss_bytes, reset_peak_rss
 from failsoft.engine.bench.run import Facts, ModeRun
@@ -162,7 +163,9 @@ def measure(
     )
     preempted_before = session.engine.stats().preemptions_total
     reset_peak_rss()
+    others = OtherCpu()
     driver.run(on_progress)
+    other_cpu_share = others.share()
     started_s = driver.started_s
     return ModeRun(
         mode=mode,
@@ -178,6 +181,7 @@ def measure(
         ),
         preemptions=session.engine.stats().preemptions_total - preempted_before,
         peak_rss_bytes=peak_rss_bytes(),
+        other_cpu_share=other_cpu_share,
         facts=session.facts,
     )
 

@@ -97,7 +97,7 @@ def run(
     limits = Limits(ttft_s=in_seconds(ttft_ms), tpot_s=in_seconds(tpot_ms))
     found = {one.mode: figures(one, limits=limits) for one in runs}
     document = {
-        "machine": describe(runs[0], chosen, limits=asdict(limits)),
+        "machine": describe(runs, chosen, limits=asdict(limits)),
         "modes": {name: figure.document() for name, figure in found.items()},
     }
     show_modes(document["machine"], found)
@@ -145,7 +145,7 @@ def documents(
     runs = run_modes(modes, chosen, version=version, options=options, config=config)
     accounts, shape = [sums.account(one) for one in runs], sums.Shape.of(runs[0])
     kv, waiting = sums.key_values(runs), sums.window(runs, window_s=window_ms / 1000)
-    facts = describe(runs[0], chosen)
+    facts = describe(runs, chosen)
     document = {
         "machine": facts,
         "modes": {one.mode: figures(one).document() for one in runs},

@@ -8,7 +8,14 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from failsoft.cli.bench_tables import NOTHING, heading, make_console, seconds, spread
+from failsoft.cli.bench_tables import (
+    NOTHING,
+    heading,
+    make_console,
+    seconds,
+    spread,
+    warn_of_others,
+)
 
 if TYPE_CHECKING:
     from failsoft.engine.bench.documents import Account, KeyValues, Shape, Window
@@ -30,6 +37,7 @@ def show_documents(
     )
     _print_accounts(out, accounts)
     _print_shape(out, shape, kv, waiting)
+    warn_of_others(out, machine)
 
 
 def _print_accounts(out: Console, accounts: "Sequence[Account]") -> None:

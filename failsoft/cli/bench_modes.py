@@ -86,15 +86,16 @@ def _bars(job: "Job") -> "Iterator[Watcher]":
         yield Watcher(on_phase=on_phase, on_progress=on_progress)
 
 
-def describe(run: "ModeRun", workload: "Workload", **more: Any) -> dict[str, Any]:
+def describe(runs: "Sequence[ModeRun]", workload: "Workload", **more: Any) -> dict[str, Any]:
     """Return what was run on what: figures of two runs are comparable when these are equal."""
     from failsoft.engine.bench.machine import machine
 
     return {
         **machine(),
-        **asdict(run.facts),
+        **asdict(runs[0].facts),
         "workload": workload.name,
         "num_requests": len(workload.items),
-        "max_running": run.num_slots,
+        "max_running": runs[0].num_slots,
+        "other_cpu_share": {run.mode: run.other_cpu_share for run in runs},
         **more,
     }

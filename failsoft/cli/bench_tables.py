@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from failsoft.engine.bench.figures import ModeFigures, Spread
 
 NOTHING = "-"
+MUCH_CPU = 0.1
+"""Share of all cores that others may use before a figure is doubted."""
 _BASE = "static"
 """What the others are compared with."""
 
@@ -43,6 +45,17 @@ def show_modes(machine: Mapping[str, Any], found: "Mapping[str, ModeFigures]") -
             "it has no TPOT",
             style="dim",
         )
+    warn_of_others(out, machine)
+
+
+def warn_of_others(out: Console, machine: Mapping[str, Any]) -> None:
+    """Say which modes had to share the processor, so that their figures mean little."""
+    for mode, share in machine["other_cpu_share"].items():
+        if share is not None and share > MUCH_CPU:
+            out.print(
+                f"[yellow]warning:[/] others used {_share(share)} of the processor during "
+                f"{mode}; its figures cannot be compared, run it again on an idle machine"
+            )
 
 
 def make_console() -> Console:
