@@ -186,6 +186,7 @@ def _kv_bytes_per_token(model: Any) -> int:
     """Return what one token's keys and values take in the model's own cache."""
     ids = torch.tensor([[1, 2]], device=next(model.parameters()).device)
     with torch.inference_mode():
-        cache = model(input_ids=ids, use_cache=True).past_key_values
+        # By place: the field has had two names.
+        _, cache = model(input_ids=ids, use_cache=True, return_dict=False)
     held = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
     return int(held) // ids.shape[1]

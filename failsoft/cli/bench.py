@@ -91,7 +91,10 @@ def run(
     check_writable("--html", html)
     chosen = load_workload(workload)
     chosen = chosen.first(limit or len(chosen.items))
-    options = {"dtype": dtype, "max_running": max_running or chosen.max_running}
+    options = {
+        "dtype": dtype,
+        "max_running": chosen.max_running if max_running is None else max_running,
+    }
     options["num_threads"] = threads
     runs = run_modes(modes, chosen, version=version, options=options, config=config)
     limits = Limits(ttft_s=in_seconds(ttft_ms), tpot_s=in_seconds(tpot_ms))
@@ -140,7 +143,10 @@ def documents(
     chosen = load_workload(workload)
     sums.check_count(count, len(chosen.items))
     chosen = chosen.first(count)
-    options = {"dtype": dtype, "max_running": max_running or min(count, chosen.max_running)}
+    options = {
+        "dtype": dtype,
+        "max_running": min(count, chosen.max_running) if max_running is None else max_running,
+    }
     options["num_threads"] = threads
     runs = run_modes(modes, chosen, version=version, options=options, config=config)
     accounts, shape = [sums.account(one) for one in runs], sums.Shape.of(runs[0])
