@@ -50,7 +50,7 @@ def run_padded(
     kv_bytes = _kv_bytes_per_token(loaded.model)
     size = batch_size(items, loaded.model.config, kv_bytes, loaded.model.dtype.itemsize)
     on_phase(f"warming up; {size} of {len(items)} requests fit into one padded batch")
-    _generate(loaded.model, items[:1], lambda: None)
+    generate_padded(loaded.model, items[:1])
     run = _Run(num_slots=size)
     reset_peak_rss()
     others = OtherCpu()
@@ -123,7 +123,7 @@ class _Run:
             self._note(items, stamps, first=first)
             on_progress(self.num_tokens, first)
 
-        _generate(model, items, step)
+        generate_padded(model, items, step)
         end_s = time.monotonic() - self.started_s
         self.served.extend(
             Served(
@@ -159,8 +159,16 @@ class _Run:
         )
 
 
-def _generate(model: Any, items: Sequence[Item], on_step: Callable[[], None]) -> None:
-    """Run one padded batch to its longest output; *on_step* is called after each forward."""
+def generate_padded(
+    model: Any, items: Sequence[Item], on_step: Callable[[], None] = lambda: None
+) -> None:
+    """Run *items* as one padded batch to their longest output, greedy.
+
+    Args:
+        model: A transformers causal language model.
+        items: Their prompts as ids.
+        on_step: Called after each forward.
+    """
     width = max(len(item.prompt_ids) for item in items)
     device = next(model.parameters()).device
     padded = [[0] * (width - len(item.prompt_ids)) + [*item.prompt_ids] for item in items]
