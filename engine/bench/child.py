@@ -1,12 +1,14 @@
 """The process of one mode: loads the model, runs the workload, says what it was like.
 
 ``python -m failsoft.engine.bench.child`` reads one line of JSON (a `Job`) from stdin and
-writes lines of JSON to stdout: ``phase``, ``progress``, and at last ``result`` or ``error``.
+writes lines of JSON to stdout: ``phase``, ``progress``, and at last ``result``,
+``error`` or ``missing``, a module that is not installed.
 It ends when its stdin closes: when whoever started it dies, however it dies.
 """
 
 import json
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -88,6 +90,8 @@ def _run(job: Job, teller: _Teller) -> ModeRun:
 
 def main() -> int:
     """Do one job; return the process's exit code."""
+    # Ctrl-C reaches the whole group; whoever started this ends it, without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     teller = _own_stdout()
     job = _read_job()
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -95,6 +99,9 @@ def main() -> int:
         teller.tell("result", _run(job, teller).to_document())
     except FailsoftError as exc:
         teller.tell("error", {"message": str(exc), "is_config": isinstance(exc, ConfigError)})
+        return 1
+    except ModuleNotFoundError as exc:  # a bare install
+        teller.tell("missing", exc.name)
         return 1
     return 0
 

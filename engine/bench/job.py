@@ -63,6 +63,7 @@ def run_job(job: Job, watcher: Watcher) -> ModeRun:
     Raises:
         ConfigError: A setting or the workload is wrong.
         BenchError: It could not be run to its end.
+        ModuleNotFoundError: The engine's packages are not installed.
     """
     with _process(job) as process:
         assert process.stdout is not None, "it was asked for"
@@ -74,6 +75,8 @@ def run_job(job: Job, watcher: Watcher) -> ModeRun:
                 watcher.on_progress(*value)
             elif kind == "result":
                 return ModeRun.from_document(value)
+            elif kind == "missing":
+                raise ModuleNotFoundError(f"No module named {value!r}", name=value)
             elif value["is_config"]:
                 raise ConfigError(key="", value=None, allowed="", message=value["message"])
             else:

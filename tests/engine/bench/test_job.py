@@ -93,6 +93,18 @@ def test_what_the_process_refuses_is_refused_here_in_its_words(
         run_job(JOB, Watcher())
 
 
+def test_a_bare_install_hears_which_package_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command line turns it into what to install."""
+    stand_in(tmp_path, monkeypatch, """read job; echo '{"missing": "torch"}'""")
+
+    with pytest.raises(ModuleNotFoundError) as caught:
+        run_job(JOB, Watcher())
+
+    assert caught.value.name == "torch"
+
+
 @pytest.mark.parametrize(
     ("item", "words"),
     [
