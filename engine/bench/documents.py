@@ -152,8 +152,10 @@ def account(run: ModeRun) -> Account:
         rule = "slowest member" if batches == 1 else f"slowest members of {batches} batches"
         num_prefill, num_steps = _padded(run)
     else:
-        rule = "all prompts, then the longest output"
-        num_prefill, num_steps = shape.num_prompt, shape.longest_output - 1
+        shared = -(-(shape.num_output - shape.num_requests) // run.num_slots)
+        is_full = shared > shape.longest_output - 1
+        rule = "all prompts, then " + ("full slots" if is_full else "the longest output")
+        num_prefill, num_steps = shape.num_prompt, max(shape.longest_output - 1, shared)
     return Account(
         mode=run.mode,
         rule=rule,

@@ -20,9 +20,10 @@ from failsoft.engine.bench.workload import Item
 from failsoft.errors import BenchError, ConfigError
 
 _CONNECT_S = 10.0
-LATE_S = 0.02
-BUSY_SHARE = 0.8
-"""Later than that, or busier, and the client is part of what it measures."""
+_LATE_S, _LATE_SHARE = 0.02, 0.1
+"""Sent later than both that and this share of the median TTFT, or ..."""
+_BUSY_SHARE = 0.8
+"""... busier than that, and the client is part of what it measures."""
 
 Progress = Callable[[int, int, int], None]
 """Told how many requests were sent, how many ended, and how many of those failed."""
@@ -73,7 +74,8 @@ class RateFigures:
     @property
     def is_client_bound(self) -> bool:
         """Whether this client was itself the bottleneck."""
-        return self.busy_share > BUSY_SHARE or (self.late_p95_s or 0.0) > LATE_S
+        bearable_s = max(_LATE_S, _LATE_SHARE * (self.ttft_s.p50 or 0.0))
+        return self.busy_share > _BUSY_SHARE or (self.late_p95_s or 0.0) > bearable_s
 
     def document(self) -> dict[str, Any]:
         """Return it in JSON's types."""

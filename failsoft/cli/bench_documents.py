@@ -42,27 +42,26 @@ def show_documents(
 
 def _print_accounts(out: Console, accounts: "Sequence[Account]") -> None:
     table = Table(box=None, pad_edge=False)
-    for title in ("", "arithmetic", "says", "measured", "speed", "reply after p50 / p95"):
-        table.add_column(title, justify="left" if title in ("", "arithmetic") else "right")
+    table.add_column("")
+    for title in ("arithmetic", "measured", "speed", "reply after p50 / p95"):
+        table.add_column(title, justify="right", no_wrap=True)
     base = next((one.measured_s for one in accounts if one.mode == "sequential"), None)
     for one in accounts:
         table.add_row(
             one.mode,
-            _sum(one),
             seconds(one.expected_s),
             seconds(one.measured_s),
             NOTHING if base is None else f"{base / one.measured_s:.2f}x",
             spread(one.reply_s),
         )
     out.print(table)
-
-
-def _sum(one: "Account") -> str:
-    cost = one.cost
-    return (
-        f"{one.rule}: {one.num_prefill:,} x {seconds(cost.prefill_token_s)} "
-        f"+ {one.num_steps:,} steps x {seconds(cost.decode_step_s)}"
-    )
+    out.print("\narithmetic, from each mode's own median costs:")
+    for one in accounts:
+        out.print(
+            f"  {one.mode}: {one.rule} = {one.num_prefill:,} x "
+            f"{seconds(one.cost.prefill_token_s)} + {one.num_steps:,} steps x "
+            f"{seconds(one.cost.decode_step_s)}"
+        )
 
 
 def _print_shape(out: Console, shape: "Shape", kv: "KeyValues", waiting: "Window") -> None:
@@ -72,7 +71,7 @@ def _print_shape(out: Console, shape: "Shape", kv: "KeyValues", waiting: "Window
     prompts = shape.num_requests * shape.longest_prompt
     outputs = shape.num_requests * shape.longest_output
     out.print(
-        f"\npadding avoided: {shape.prompt_padding:,} of {prompts:,} prompt places "
+        f"padding avoided: {shape.prompt_padding:,} of {prompts:,} prompt places "
         f"({share(shape.prompt_padding, prompts)}), {shape.output_padding:,} of {outputs:,} "
         f"output places ({share(shape.output_padding, outputs)})"
     )

@@ -22,7 +22,7 @@ from failsoft.cli.bench_files import (
 from failsoft.cli.bench_tables import NOTHING, make_console, seconds, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from failsoft.engine.bench.figures import Limits
     from failsoft.engine.bench.load import LoadPlan, RateFigures
@@ -169,21 +169,11 @@ def show_rates(target: "Target", found: "Sequence[RateFigures]", *, limits: "Lim
         )
     )
     table = Table(box=None, pad_edge=False)
-    titles = ("rate/s", "ok", "failed", "tokens/s", "TTFT p50 / p95", "TPOT p50 / p95")
-    for title in (*titles, "E2E p50 / p95", "goodput/s"):
-        table.add_column(title, justify="right")
+    table.add_column("rate/s")
     for one in found:
-        tokens, good = one.output_tokens_per_s, one.goodput_rps
-        table.add_row(
-            f"{one.rate_rps:g}",
-            str(one.num_ok),
-            str(sum(one.errors.values())),
-            NOTHING if tokens is None else f"{tokens:.1f}",
-            spread(one.ttft_s),
-            spread(one.tpot_s),
-            spread(one.e2e_s),
-            NOTHING if good is None else f"{good:.2f}",
-        )
+        table.add_column(f"{one.rate_rps:g}", justify="right", no_wrap=True)
+    for label, cell in _ROWS:
+        table.add_row(label, *map(cell, found))
     out.print(table)
     for line in _remarks(found):
         out.print(escape(line))
@@ -208,3 +198,19 @@ def _remarks(found: "Sequence[RateFigures]") -> list[str]:
                 f"at {one.rate_rps:g}/s the server counted no tokens; pieces of text were counted"
             )
     return lines
+
+
+def _rate(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"
+
+
+_ROWS: "tuple[tuple[str, Callable[[RateFigures], str]], ...]" = (
+    ("ok", lambda one: str(one.num_ok)),
+    ("failed", lambda one: str(sum(one.errors.values()))),
+    ("tokens/s", lambda one: _rate(one.output_tokens_per_s)),
+    ("TTFT p50 / p95", lambda one: spread(one.ttft_s)),
+    ("TPOT p50 / p95", lambda one: spread(one.tpot_s)),
+    ("E2E p50 / p95", lambda one: spread(one.e2e_s)),
+    ("replies/s", lambda one: _rate(one.requests_per_s)),
+    ("goodput/s", lambda one: _rate(one.goodput_rps)),
+)

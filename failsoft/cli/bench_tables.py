@@ -65,19 +65,27 @@ def make_console() -> Console:
 
 
 def seconds(value: float | None) -> str:
-    """Return *value* seconds with three digits that mean something."""
+    """Return *value* seconds with three digits, below one as milliseconds.
+
+    >>> seconds(0.0123), seconds(1.5), seconds(217.4), seconds(None)
+    ('12.3 ms', '1.50 s', '217 s', '-')
+    """
     if value is None:
         return NOTHING
-    if value < 1:
-        return f"{value * 1000:.3g} ms" if value < 0.1 else f"{value * 1000:.0f} ms"
-    return f"{value:.2f} s" if value < 100 else f"{value:.0f} s"
+    return f"{_digits(1000 * value)} ms" if value < 1 else f"{_digits(value)} s"
 
 
 def spread(value: "Spread") -> str:
-    """Return median and 95th percentile in one cell."""
-    if value.p50 is None:
+    """Return median and 95th percentile in one cell, in the unit that suits the latter."""
+    if value.p50 is None or value.p95 is None:
         return NOTHING
-    return f"{seconds(value.p50)} / {seconds(value.p95)}"
+    if value.p95 < 1:
+        return f"{_digits(1000 * value.p50)} / {_digits(1000 * value.p95)} ms"
+    return f"{_digits(value.p50)} / {_digits(value.p95)} s"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def heading(machine: Mapping[str, Any]) -> str:
@@ -105,7 +113,7 @@ _Number = Callable[["ModeFigures"], float | None]
 _ROWS: tuple[tuple[str, _Cell, _Number | None], ...] = (
     ("wall time", lambda f: seconds(f.wall_s), None),
     (
-        "output tokens/s",
+        "tokens/s",
         lambda f: f"{f.output_tokens_per_s:.1f}",
         lambda f: f.output_tokens_per_s,
     ),
@@ -113,13 +121,13 @@ _ROWS: tuple[tuple[str, _Cell, _Number | None], ...] = (
     ("TPOT p50 / p95", lambda f: spread(f.tpot_s), None),
     ("E2E p50 / p95", lambda f: spread(f.e2e_s), lambda f: f.e2e_s.p50),
     (
-        "E2E p50, shortest quarter",
+        "E2E shortest 1/4",
         lambda f: seconds(f.shortest_e2e_p50_s),
         lambda f: f.shortest_e2e_p50_s,
     ),
     ("slots idle", lambda f: _share(f.slot_idle_ratio), None),
     (
-        "goodput, requests/s",
+        "goodput/s",
         lambda f: NOTHING if f.goodput_rps is None else f"{f.goodput_rps:.2f}",
         lambda f: f.goodput_rps,
     ),

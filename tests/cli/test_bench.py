@@ -86,7 +86,7 @@ def test_documents_beside_their_arithmetic(bench: Bench, at_tiny: Path) -> None:
     assert sums["measured_s"] == document["modes"]["padded"]["wall_s"]
     assert document["arithmetic"]["padding"]["output_tokens"] == 4 * 7 - 18
     assert document["arithmetic"]["kv_bytes"]["peak"] is None
-    assert "slowest member: 12 x" in table
+    assert "slowest member = 12 x" in table
     assert "padding avoided: 0 of 12 prompt places (0 %), 10 of 28 output places (36 %)" in table
 
 

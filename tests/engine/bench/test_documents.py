@@ -38,6 +38,7 @@ def run_of(mode: str, *, num_slots: int = 3) -> ModeRun:
         ("padded", 3, 3 * 20, 6 - 1),
         ("padded", 2, 2 * 20 + 6, (4 - 1) + (6 - 1)),
         ("continuous", 3, 36, 6 - 1),
+        ("continuous", 1, 36, 12 - 3),
     ],
 )
 def test_the_sum_of_each_mode(mode: str, num_slots: int, num_prefill: int, num_steps: int) -> None:
