@@ -158,7 +158,8 @@ class Driver:
             return
         caller = self._callers[index]
         if event.error is not None:
-            self._error = BenchError(
+            # The first failure is the cause; what fails when the engine closes is not.
+            self._error = self._error or BenchError(
                 f"request {index} failed under {self._schedule.name}: {event.error}"
             )
             self._done.set()

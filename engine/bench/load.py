@@ -83,19 +83,31 @@ class RateFigures:
         return {**asdict(self), "rate_rps": rate, "is_client_bound": self.is_client_bound}
 
 
+def check_url(url: str) -> str:
+    """Return *url* without a slash at its end.
+
+    Raises:
+        ConfigError: It is no HTTP URL.
+    """
+    try:
+        parts = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        parts = httpx2.URL("")
+    if parts.scheme not in ("http", "https") or not parts.host:
+        raise ConfigError(key="--url", value=url, allowed="an http:// or https:// URL")
+    return url.rstrip("/")
+
+
 def find_model(url: str, *, api_key: str | None) -> str:
     """Return the first model that the server at *url* lists.
 
     Raises:
-        ConfigError: *url* is no URL.
         BenchError: Nobody answers there, or no list of models comes.
     """
     try:
         with httpx2.Client(timeout=_CONNECT_S, headers=_headers(api_key)) as client:
             response = client.get(f"{url}/models")
         return str(response.json()["data"][0]["id"])
-    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as exc:
-        raise ConfigError(key="--url", value=url, allowed="an http:// or https:// URL") from exc
     except httpx2.HTTPError as exc:
         raise BenchError(
             f"nobody answers at {url} ({type(exc).__name__}); start a server or correct --url"

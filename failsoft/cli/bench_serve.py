@@ -73,13 +73,14 @@ def serve(
     from failsoft.cli.serving import read_api_key
     from failsoft.engine.bench.arrivals import made_up_items, parse_rates, taken
     from failsoft.engine.bench.figures import Limits
-    from failsoft.engine.bench.load import LoadPlan, find_model
+    from failsoft.engine.bench.load import LoadPlan, check_url, find_model
     from failsoft.engine.bench.machine import machine
     from failsoft.engine.bench.stream_client import parse_endpoint, target_of
     from failsoft.engine.bench.workload import load_workload
 
     rates = parse_rates(rate)
     is_chat = parse_endpoint(endpoint)
+    url = check_url(url)
     check_writable("--json", json_file)
     api_key = read_api_key(api_key_env)
     items = (
@@ -87,7 +88,6 @@ def serve(
         if workload is None
         else taken(load_workload(workload).items, num_requests)
     )
-    url = url.rstrip("/")
     target = target_of(
         url, model=model or find_model(url, api_key=api_key), is_chat=is_chat, items=items
     )

@@ -12,6 +12,7 @@ from failsoft.engine.bench.load import (
     LoadPlan,
     RateFigures,
     check,
+    check_url,
     find_model,
     rate_figures,
     run_rate,
@@ -161,8 +162,13 @@ def test_nobody_there_is_one_line() -> None:
     """With what to do."""
     with pytest.raises(BenchError, match=r"nobody answers at http://127\.0\.0\.1:9/v1"):
         find_model("http://127.0.0.1:9/v1", api_key=None)
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/v1", "127.0.0.1:8000", "http://", "http://x:y", ""])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    """Before a model is asked for."""
     with pytest.raises(ConfigError, match="--url"):
-        find_model("ftp://127.0.0.1/v1", api_key=None)
+        check_url(url)
 
 
 def test_what_is_wrong_with_every_request_is_said_once(server_a: FaultServer) -> None:
