@@ -164,7 +164,9 @@ def test_nobody_there_is_one_line() -> None:
         find_model("http://127.0.0.1:9/v1", api_key=None)
 
 
-@pytest.mark.parametrize("url", ["ftp://127.0.0.1/v1", "127.0.0.1:8000", "http://", "http://x:y", ""])
+@pytest.mark.parametrize(
+    "url", ["ftp://127.0.0.1/v1", "127.0.0.1:8000", "http://", "http://x:y", ""]
+)
 def test_what_is_no_url_is_refused(url: str) -> None:
     """Before a model is asked for."""
     with pytest.raises(ConfigError, match="--url"):
