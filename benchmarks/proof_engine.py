@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from benchmarks.proof import Line, Measurement, prove
+from failsoft.engine.cpu_defaults import set_cpu_defaults
 
-# Before torch is imported: threads that wait by spinning are slowed many times over by
-# whatever else uses the CPU. The server sets the same.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+set_cpu_defaults(os.environ)  # before torch is imported, as the server does
 
 
 def measure_architectures() -> Iterator[Line]:

@@ -3,8 +3,9 @@
 Knows nothing of HTTP. Units: monotonic seconds. Not thread-safe: one event loop
 owns it. Closed to open on a failure ratio over a rolling window with a minimum
 sample, on some transport failures in a row, or when the endpoint is stuck
-(requests wait, no token comes). After the open time one leased probe goes out;
-everybody else goes to the next rung until it is back or its lease ran out.
+(requests wait, or streams have begun, and no token comes). After the open time one
+leased probe goes out; everybody else goes to the next rung until it is back or its
+lease ran out.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,9 @@ CONSECUTIVE_TRANSPORT = 5
 """Connections in a row without any reply that open it (Envoy's outlier default)."""
 STUCK_RUNNING = 3
 """Requests that must wait for their first token before their silence counts as stuck."""
+STUCK_STREAMS = 3
+"""Streams that fall silent, with no token from the endpoint in between, that mean stuck: their
+callers' next requests must not wait for a first token too."""
 MAX_OPEN_DOUBLINGS = 5
 MAX_OPEN_S = 300.0
 JITTER_RATIO = 0.1
@@ -51,10 +55,10 @@ class Permit:
         if self._settle():
             self._breaker._on_success(ttft_s)  # noqa: SLF001 - a permit is the breaker's own hand
 
-    def fail(self, *, is_transport: bool = False) -> None:
-        """The endpoint failed, and not through the caller."""
+    def fail(self, *, is_transport: bool = False, is_gap: bool = False) -> None:
+        """The endpoint failed, and not through the caller; *is_gap*: a stream fell silent."""
         if self._settle():
-            self._breaker._on_failure(is_transport=is_transport)  # noqa: SLF001
+            self._breaker._on_failure(is_transport=is_transport, is_gap=is_gap)  # noqa: SLF001
 
     def ignore(self) -> None:
         """Nothing was learnt: caller fault, caller gone, a shed, a deadline of the caller's own."""
@@ -104,6 +108,7 @@ class Breaker:
         self.generation = 0
         """Grows with every change of state: what began before a change is no news after it."""
         self._num_transport = 0
+        self._num_gaps = 0
         self._num_doublings = 0
         self._until_s = 0.0
         self._num_waiting = 0
@@ -144,6 +149,7 @@ class Breaker:
     def on_token(self) -> None:
         """Some attempt got a token: the endpoint is not stuck."""
         self._quiet_since_s = self._clock()
+        self._num_gaps = 0
 
     @property
     def retry_in_s(self) -> float | None:
@@ -164,7 +170,7 @@ class Breaker:
             self._window.add(_FAILED)
             self._open_if_bad("slow")
 
-    def _on_failure(self, *, is_transport: bool) -> None:
+    def _on_failure(self, *, is_transport: bool, is_gap: bool) -> None:
         if self.state is BreakerState.HALF_OPEN:
             self._num_doublings = min(self._num_doublings + 1, MAX_OPEN_DOUBLINGS)
             self._open("the probe failed")
@@ -172,7 +178,10 @@ class Breaker:
         self._window.add(_ASKED)
         self._window.add(_FAILED)
         self._num_transport = self._num_transport + 1 if is_transport else 0
-        if self._num_transport >= CONSECUTIVE_TRANSPORT:
+        self._num_gaps += is_gap
+        if self._num_gaps >= STUCK_STREAMS:
+            self._open(f"stuck: {self._num_gaps} streams fell silent and no token comes")
+        elif self._num_transport >= CONSECUTIVE_TRANSPORT:
             self._open(f"{self._num_transport} connections in a row brought no reply")
         else:
             self._open_if_bad("failures")
@@ -190,7 +199,7 @@ class Breaker:
         open_s = min(self._config.open_s * 2**self._num_doublings, MAX_OPEN_S)
         open_s = max(open_s, self._config.open_s)
         self._until_s = self._clock() + open_s * (1 + JITTER_RATIO * self._random())
-        self._num_transport = 0
+        self._num_transport = self._num_gaps = 0
         self._window.clear()
         self._change(BreakerState.OPEN, why)
 

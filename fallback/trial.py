@@ -95,7 +95,10 @@ class Trial:
             self._permit.ignore()
         elif self._is_evidence(end):
             self._endpoint.on_end(is_answered=False)
-            self._permit.fail(is_transport=end.is_transport or end.outcome in _SILENT)
+            self._permit.fail(
+                is_transport=end.is_transport or end.outcome in _SILENT,
+                is_gap=end.outcome is Outcome.TIMEOUT_GAP,
+            )
         else:
             if end.outcome not in _SILENT and end.outcome is not Outcome.TIMEOUT_CONNECT:
                 self._endpoint.on_end(is_answered=end.action is Action.GIVE_UP)

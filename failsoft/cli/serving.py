@@ -14,6 +14,7 @@ from failsoft.config.allowed import Name, allowed_words, fits
 from failsoft.config.engine import EngineConfig
 from failsoft.config.home import home_folder
 from failsoft.config.http import HttpConfig
+from failsoft.engine.cpu_defaults import set_cpu_defaults
 from failsoft.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,9 +70,7 @@ def run_engine(
 
     asked = {name: value for name, value in options.items() if value is not None}
     EngineConfig(**asked)  # a wrong value fails before OpenMP hears of it
-    # Before torch is imported. Threads that wait by spinning are slowed many times over
-    # by whatever else uses the CPU, and burn it while they wait.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    set_cpu_defaults(os.environ)  # before torch is imported
     if (num_threads := asked.get("num_threads")) is not None:
         os.environ["OMP_NUM_THREADS"] = str(num_threads)  # loading and the self-test too
     console = Console(stderr=True, soft_wrap=True, highlight=False)

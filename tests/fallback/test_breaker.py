@@ -7,6 +7,7 @@ from failsoft.fallback.breaker import (
     CONSECUTIVE_TRANSPORT,
     MAX_OPEN_S,
     STUCK_RUNNING,
+    STUCK_STREAMS,
     Breaker,
     BreakerState,
     Permit,
@@ -235,6 +236,25 @@ def test_a_token_from_any_of_them_means_it_is_not_stuck() -> None:
     breaker.on_token()
 
     assert breaker.acquire() is not None
+
+
+def test_streams_that_fall_silent_together_are_stuck() -> None:
+    """Their callers' next requests go elsewhere at once, not after a first-token clock each."""
+    breaker = make_breaker(FakeTime())
+    for _ in range(STUCK_STREAMS):
+        acquire(breaker).fail(is_gap=True)
+
+    assert is_state(breaker, BreakerState.OPEN)
+
+
+def test_streams_that_fall_silent_while_others_run_are_not_stuck() -> None:
+    """A token in between shows that the endpoint works; the ratio judges the rest."""
+    breaker = make_breaker(FakeTime())
+    for _ in range(STUCK_STREAMS):
+        acquire(breaker).fail(is_gap=True)
+        breaker.on_token()
+
+    assert is_state(breaker, BreakerState.CLOSED)
 
 
 def test_it_tells_of_its_changes() -> None:

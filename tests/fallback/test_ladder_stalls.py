@@ -6,7 +6,9 @@ import time
 import pytest
 
 from failsoft.config.settings import TimeoutConfig
-from failsoft.errors import LadderExhaustedError
+from failsoft.errors import LadderExhaustedError, StreamInterruptedError
+from failsoft.fallback.async_client import AsyncClient
+from failsoft.fallback.breaker import STUCK_STREAMS
 from tests.fallback.fault_server import Fault, FaultServer
 from tests.fallback.rig import ASK, FAST, TWICE, ask, make_rig, settings_for
 
@@ -64,6 +66,29 @@ def test_one_token_then_silence_ends_at_the_gap_clock(
     assert first.num_output_tokens == 1
     assert FAST.gap_s * 0.9 <= first.total_s - (first.ttft_s or 0) <= FAST.gap_s * 1.2
     assert server_a.wait_closed(1) is not None
+
+
+def test_after_three_streams_fell_silent_together_the_next_call_goes_elsewhere(
+    server_a: FaultServer, server_b: FaultServer
+) -> None:
+    """Whoever was cut asks again, and must not wait for a first token that will not come."""
+    server_a.plan(default={"do": "stall", "at": "token"})
+    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url)))
+
+    async def cut(client: AsyncClient, number: int) -> None:
+        with pytest.raises(StreamInterruptedError):
+            async for _ in client.stream([{"role": "user", "content": f"number {number}"}]):
+                pass
+
+    async def run() -> float:
+        async with rig.client as client:
+            await asyncio.gather(*(cut(client, number) for number in range(STUCK_STREAMS)))
+            began_s = time.monotonic()
+            assert (await client.chat(ASK)).text == "B0 B1 B2 "
+            return time.monotonic() - began_s
+
+    assert asyncio.run(run()) < FAST.gap_s
+    assert rig.sent == ["a timeout_gap"] * STUCK_STREAMS + ["b ok"]
 
 
 def test_a_deadline_over_everything_is_kept(server_a: FaultServer, server_b: FaultServer) -> None:
