@@ -17,6 +17,7 @@ from typing import Any
 import failsoft
 from failsoft.engine.bench.run import ModeRun
 from failsoft.engine.bench.workload import Item
+from failsoft.engine.cpu_defaults import set_cpu_defaults
 from failsoft.errors import BenchError, ConfigError
 
 PADDED = "padded"
@@ -94,7 +95,8 @@ def _process(job: Job) -> Iterator["subprocess.Popen[bytes]"]:
     # The child must find this same package, also when it runs uninstalled from a checkout.
     root = str(Path(str(failsoft.__file__)).absolute().parent.parent)
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-    environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONPATH": path}
+    environment = {**os.environ, "PYTHONPATH": path}
+    set_cpu_defaults(environment)
     if (num_threads := job.options.get("num_threads")) is not None:
         environment["OMP_NUM_THREADS"] = str(num_threads)
     process = subprocess.Popen(
