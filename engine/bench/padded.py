@@ -20,6 +20,7 @@ from failsoft.engine.bench.session import facts_of, with_ids
 from failsoft.engine.bench.slots import Row, SlotBoard, Step, Work
 from failsoft.engine.bench.workload import Item
 from failsoft.engine.launch import load_version
+from failsoft.engine.models.load import LoadedModel
 from failsoft.errors import UnsupportedModelError
 
 _MEMORY_SHARE = 0.7
@@ -36,16 +37,7 @@ def run_padded(
         ModelError: The model cannot be fetched or loaded.
         UnsupportedModelError: Its weights are to be 8-bit, which ``generate`` does not do.
     """
-    loaded, config = load_version(
-        job.version,
-        options=job.options,
-        config_path=Path(job.config_path) if job.config_path is not None else None,
-        on_phase=on_phase,
-    )
-    if loaded.version.dtype == "int8":
-        raise UnsupportedModelError(
-            model=loaded.version.name, reason="generate has no 8-bit weights; choose bfloat16"
-        )
+    loaded = _load(job, on_phase)
     items = with_ids(job.items, loaded, max_model_len=loaded.max_model_len)
     kv_bytes = _kv_bytes_per_token(loaded.model)
     size = batch_size(items, loaded.model.config, kv_bytes, loaded.model.dtype.itemsize)
@@ -72,9 +64,23 @@ def run_padded(
             compute_dtype=str(loaded.model.dtype).removeprefix("torch."),
             kv_bytes_per_token=kv_bytes,
             num_kv_blocks=0,
-            block_size=config.block_size,
+            block_size=1,
         ),
     )
+
+
+def _load(job: Job, on_phase: Callable[[str], None]) -> LoadedModel:
+    loaded, _ = load_version(
+        job.version,
+        options=job.options,
+        config_path=Path(job.config_path) if job.config_path is not None else None,
+        on_phase=on_phase,
+    )
+    if loaded.version.dtype == "int8":
+        raise UnsupportedModelError(
+            model=loaded.version.name, reason="generate has no 8-bit weights; choose bfloat16"
+        )
+    return loaded
 
 
 def batch_size(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from failsoft.engine.bench.figures import Limits
     from failsoft.engine.bench.load import LoadPlan, RateFigures
     from failsoft.engine.bench.stream_client import Target
+    from failsoft.engine.bench.workload import Item
 
 
 def serve(
@@ -51,9 +52,7 @@ def serve(
     ] = None,
     endpoint: Annotated[
         str,
-        typer.Option(
-            help="auto, chat or completions; auto asks texts as chat, ids as completions."
-        ),
+        typer.Option(help="chat, completions, or auto: texts as chat, ids as completions."),
     ] = "auto",
     ttft_ms: TtftMs = 1000,
     tpot_ms: TpotMs = 100,
@@ -71,23 +70,18 @@ def serve(
 ) -> None:
     """Send requests to any OpenAI-compatible server at given rates; print its goodput."""
     from failsoft.cli.serving import read_api_key
-    from failsoft.engine.bench.arrivals import made_up_items, parse_rates, taken
+    from failsoft.engine.bench.arrivals import parse_rates
     from failsoft.engine.bench.figures import Limits
     from failsoft.engine.bench.load import LoadPlan, check_url, find_model
     from failsoft.engine.bench.machine import machine
     from failsoft.engine.bench.stream_client import parse_endpoint, target_of
-    from failsoft.engine.bench.workload import load_workload
 
     rates = parse_rates(rate)
     is_chat = parse_endpoint(endpoint)
     url = check_url(url)
     check_writable("--json", json_file)
     api_key = read_api_key(api_key_env)
-    items = (
-        made_up_items(count=num_requests, seed=seed)
-        if workload is None
-        else taken(load_workload(workload).items, num_requests)
-    )
+    items = _items(workload, num_requests, seed=seed)
     target = target_of(
         url, model=model or find_model(url, api_key=api_key), is_chat=is_chat, items=items
     )
@@ -109,6 +103,15 @@ def serve(
         raise typer.Exit(1)
 
 
+def _items(workload: str | None, count: int, *, seed: int) -> "list[Item]":
+    from failsoft.engine.bench.arrivals import made_up_items, taken
+    from failsoft.engine.bench.workload import load_workload
+
+    if workload is None:
+        return made_up_items(count=count, seed=seed)
+    return taken(load_workload(workload).items, count)
+
+
 def drive(
     target: "Target", plans: "Sequence[LoadPlan]", *, api_key: str | None, limits: "Limits"
 ) -> "list[RateFigures]":
@@ -127,36 +130,39 @@ async def _drive(
 
     first = plans[0]
     await check(target, first.items[0], api_key=api_key, timeout_s=first.timeout_s)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    more = TextColumn("replies, {task.fields[running]} running, {task.fields[failed]} failed")
     found = []
-    with Progress(
-        *columns,
-        more,
+    with _bars() as progress:
+        for plan in plans:
+            on_progress = _bar(progress, f"{plan.rate_rps:g}/s", total=len(plan.items))
+            figures = await run_rate(
+                target, plan, api_key=api_key, limits=limits, on_progress=on_progress
+            )
+            found.append(figures)
+    return found
+
+
+def _bars() -> Progress:
+    """Return bars on stderr, which show nothing when it is no terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("replies, {task.fields[running]} running, {task.fields[failed]} failed"),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
         disable=not sys.stderr.isatty(),
-    ) as progress:
-        for plan in plans:
-            task = progress.add_task(
-                f"{plan.rate_rps:g}/s", total=len(plan.items), running=0, failed=0
-            )
+    )
 
-            def on_progress(sent: int, ended: int, failed: int, task: object = task) -> None:
-                progress.update(
-                    task,  # type: ignore[arg-type]
-                    completed=ended,
-                    running=sent - ended,
-                    failed=failed,
-                )
 
-            found.append(
-                await run_rate(
-                    target, plan, api_key=api_key, limits=limits, on_progress=on_progress
-                )
-            )
-    return found
+def _bar(progress: Progress, label: str, *, total: int) -> "Callable[[int, int, int], None]":
+    """Return what moves a new bar: told of requests sent, ended and failed."""
+    task = progress.add_task(label, total=total, running=0, failed=0)
+
+    def report(sent: int, ended: int, failed: int) -> None:
+        progress.update(task, completed=ended, running=sent - ended, failed=failed)
+
+    return report
 
 
 def show_rates(target: "Target", found: "Sequence[RateFigures]", *, limits: "Limits") -> None:
