@@ -12,7 +12,13 @@ from failsoft.engine.engine import Engine
 from failsoft.engine.models.load import LoadedModel, load_model
 from failsoft.engine.models.resolve import resolve_version
 from failsoft.engine.models.store import ModelStore
-from failsoft.engine.request import EngineEvent, GenerationRequest, SamplingParams, TokenEvent
+from failsoft.engine.request import (
+    EngineEvent,
+    FinishedEvent,
+    GenerationRequest,
+    SamplingParams,
+    TokenEvent,
+)
 from failsoft.errors import EngineError
 from failsoft.records import RequestRecord
 
@@ -67,6 +73,8 @@ class Sink:
         """Take *event* in."""
         if isinstance(event, TokenEvent):
             self.batch.outputs[self.index].append(event.token_id)
+            return
+        if not isinstance(event, FinishedEvent):
             return
         self.batch.records[self.index] = event.record
         self.batch.errors[self.index] = event.error

@@ -20,8 +20,8 @@ class PackRow:
     """Position of the first of them."""
     blocks: tuple[int, ...]
     """The sequence's block table, long enough for the last of them."""
-    wants_logits: bool
-    """Whether the logits after its last token are needed."""
+    num_logits: int
+    """Trailing tokens whose logits are needed: 1 to sample, more to score a prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def rows_of(plan: StepPlan) -> list[PackRow]:
             token_ids=row.sequence.tokens[row.start : row.start + row.num_tokens],
             start=row.start,
             blocks=tuple(row.sequence.blocks),
-            wants_logits=row.is_sampling,
+            num_logits=row.num_logits,
         )
         for row in plan.rows
     ]
@@ -88,8 +88,7 @@ def pack(rows: list[PackRow], *, block_size: int, device: torch.device) -> StepI
             row.blocks[position // block_size] * block_size + position % block_size
             for position in range(row.start, until)
         )
-        if row.wants_logits:
-            wanted.append(len(token_ids) - 1)
+        wanted.extend(range(len(token_ids) - row.num_logits, len(token_ids)))
     filler = [0] * (padded_len(len(token_ids)) - len(token_ids))
     return StepInputs(
         input_ids=torch.tensor([token_ids + filler], device=device),

@@ -189,8 +189,8 @@ class Engine:
         """Queue *request*; its events go to *on_event* on the engine's thread.
 
         Raises:
-            InvalidRequestError: A token id is outside the model's vocabulary, or the
-                request id is live already.
+            InvalidRequestError: A token id of the prompt or of the sampling values is outside
+                the model's vocabulary, or the request id is live already.
             RequestTooLongError: It can never fit.
             QueueFullError: ``max_waiting`` requests wait already.
             EngineStoppedError: The engine drains, is closed or has died.
@@ -202,6 +202,7 @@ class Engine:
                 f"(0..{self.limits.vocab_size - 1})",
                 param="prompt",
             )
+        request.sampling.check_vocab(self.limits.vocab_size)
         self._scheduler.check_fits(request)
         with self._wake:
             self._refuse_if_stopped()

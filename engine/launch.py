@@ -4,6 +4,7 @@ The one place that puts the parts of an engine together. Opening loads torch,
 importing does not.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,11 +15,15 @@ from failsoft.config.http import HttpConfig
 from failsoft.engine.gentle import gently
 from failsoft.engine.http.metrics import ServerMetrics
 from failsoft.engine.http.served import ServedModel, ServerState
+from failsoft.engine.structured.compiler import Compiler
+from failsoft.engine.structured.token_table import UnknownTokensError, build_table
 from failsoft.engine.text.codec import TextCodec
 
 if TYPE_CHECKING:
     from failsoft.engine.models.load import LoadedModel
 
+
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -126,6 +131,22 @@ def describe(loaded: "LoadedModel", *, max_model_len: int) -> ServedModel:
         max_model_len=max_model_len,
         vocab_size=loaded.vocab_size,
         eos_token_ids=loaded.eos_token_ids,
+        compiler=_compiler(loaded),
         stop_strings=loaded.stop_strings,
         generation_defaults=loaded.generation_defaults,
     )
+
+
+def _compiler(loaded: "LoadedModel") -> Compiler | None:
+    """Return what compiles grammars for the version; None, and a warning, where nothing can."""
+    try:
+        table = build_table(
+            loaded.tokenizer.backend_tokenizer,
+            vocab_size=loaded.vocab_size,
+            eos_token_ids=loaded.eos_token_ids,
+        )
+    except UnknownTokensError as exc:
+        name = loaded.version.name
+        logger.warning("%s: no structured output, for its tokenizer is unknown (%s)", name, exc)
+        return None
+    return Compiler(table, vocab_size=loaded.vocab_size)

@@ -13,7 +13,7 @@ from failsoft.engine.attention.dispatch import Backend, Step, step
 from failsoft.engine.attention.kv_pool import KVPool
 from failsoft.engine.attention.site import AttentionSite
 from failsoft.engine.batch import PackRow, pack, rows_of
-from failsoft.engine.sampler import SamplingRow, sample
+from failsoft.engine.row_results import row_results
 from failsoft.engine.sequence import RowResult, StepPlan
 from failsoft.errors import ForwardError
 
@@ -53,25 +53,14 @@ class ModelRunner:
         Raises:
             ForwardError: The forward failed as a whole.
         """
-        sampling = [
-            SamplingRow(
-                params=row.sequence.request.sampling,
-                seed=row.sequence.seed,
-                position=row.sequence.num_output,
-            )
-            for row in plan.rows
-            if row.is_sampling
-        ]
         try:
             self.pool.scrub(list(plan.scrub))
-            logits = self.forward(rows_of(plan))
-            picked = iter(sample(logits, sampling) if sampling else [])
+            return row_results(plan, self.forward(rows_of(plan)))
         except Exception as exc:  # third-party model code may raise anything
             raise _translated(exc, num_rows=len(plan.rows)) from exc
-        return [next(picked) if row.is_sampling else None for row in plan.rows]
 
     def forward(self, rows: list[PackRow]) -> torch.Tensor:
-        """Return ``(num_wanted, vocab_size)`` logits after the rows that want them."""
+        """Return ``(num_wanted, vocab_size)`` logits, those of each row behind the last one's."""
         inputs = pack(rows, block_size=self.pool.block_size, device=self.device)
         context = Step(self._sites, self.pool, inputs.attention, self._backend)
         kwargs = {}

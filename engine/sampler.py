@@ -1,17 +1,19 @@
 """From logits to tokens, row by row in one batched pass.
 
-Order: (penalties and bias, later) → temperature → top_k → top_p → min_p → pick.
+Order: grammar mask → bans → logit_bias → penalties → temperature → top_k → top_p → min_p → pick.
 A stage that no row uses costs nothing. Noise is counter-based: the uniform of a
-pick is a hash of (seed, output position), so neither batch neighbours nor a
+pick is a hash of (seed, choice, output position), so neither batch neighbours nor a
 preemption shift it.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
+from failsoft.engine import penalties
 from failsoft.engine.request import SamplingParams
 from failsoft.errors import ForwardError
 
@@ -24,6 +26,12 @@ class SamplingRow:
     seed: int
     position: int
     """Index of the output token that is picked, from 0."""
+    token_ids: Sequence[int] = ()
+    """Prompt and output so far; read by penalties alone."""
+    end_token_ids: frozenset[int] = frozenset()
+    """Tokens that would end the request."""
+    mask: bytes | None = None
+    """The tokens that the request's grammar allows (`failsoft.engine.structured.grammar`)."""
 
 
 class _Candidates(NamedTuple):
@@ -36,9 +44,15 @@ class _Candidates(NamedTuple):
     token_ids: torch.Tensor | None
 
 
-def uniform(seed: int, position: int) -> float:
-    """Return the noise of one pick, in [0, 1): 53 bits of BLAKE2b over (seed, position)."""
-    data = seed.to_bytes(16, "little", signed=True) + position.to_bytes(8, "little")
+def uniform(seed: int, choice: int, position: int) -> float:
+    """Return the noise of one pick, in [0, 1): 53 bits of BLAKE2b over the three."""
+    data = b"".join(
+        (
+            seed.to_bytes(16, "little", signed=True),
+            choice.to_bytes(4, "little"),
+            position.to_bytes(8, "little"),
+        )
+    )
     digest = hashlib.blake2b(data, digest_size=8, person=b"failsoft-noise").digest()
     return (int.from_bytes(digest, "little") >> 11) / 2**53
 
@@ -51,15 +65,23 @@ def sample(logits: torch.Tensor, rows: list[SamplingRow]) -> list[int | ForwardE
         rows: One for each row of *logits*.
 
     Returns:
-        A token id for each row, or a ForwardError for a row whose logits are not numbers.
+        A token id for each row, or a ForwardError for a row whose logits are not numbers, or
+        that has ruled out every token.
     """
+    raw, logits = logits, _adjusted(logits, rows)
     best = logits.max(dim=-1)
     # The maximum carries NaN and +inf, and a row of -inf alone: one pass finds all three.
     is_finite = best.values.isfinite().tolist()
+    is_number = is_finite if logits is raw else raw.amax(dim=-1).isfinite().tolist()
     picked: list[int | ForwardError] = list(best.indices.tolist())
     for index, finite in enumerate(is_finite):
-        if not finite:
+        if not is_number[index]:
             picked[index] = ForwardError("the model's logits are not numbers", kind="bad_logits")
+            is_finite[index] = False  # a ban may have hidden it
+        elif not finite:
+            picked[index] = ForwardError(
+                "the request's limits leave no token to sample; allow more", kind="no_token"
+            )
     is_noisy = [
         finite and not row.params.is_greedy for finite, row in zip(is_finite, rows, strict=True)
     ]
@@ -79,6 +101,18 @@ def sample(logits: torch.Tensor, rows: list[SamplingRow]) -> list[int | ForwardE
     return picked
 
 
+def _adjusted(logits: torch.Tensor, rows: list[SamplingRow]) -> torch.Tensor:
+    """Return *logits* as the rows want them changed; itself, unread, when none wants anything."""
+    asking = [index for index, row in enumerate(rows) if penalties.is_asking(row)]
+    if not asking:
+        return logits
+    adjusted = logits.to(torch.float32, copy=True)
+    changed = adjusted[asking]
+    penalties.apply(changed, [rows[index] for index in asking])
+    adjusted[asking] = changed
+    return adjusted
+
+
 def _sample_noisy(logits: torch.Tensor, rows: list[SamplingRow], *, is_sorted: bool) -> list[int]:
     """Pick from ``(num_rows, vocab_size)`` float32 logits by inverting each row's CDF."""
     device = logits.device
@@ -90,7 +124,7 @@ def _sample_noisy(logits: torch.Tensor, rows: list[SamplingRow], *, is_sorted: b
         candidates = _keep_min_p(candidates, params)
     # float64: a float32 running sum over 262,144 entries loses the tail.
     cumulative = candidates.probs.cumsum(dim=-1, dtype=torch.float64)
-    noise = [uniform(row.seed, row.position) for row in rows]
+    noise = [uniform(row.seed, row.params.choice_index, row.position) for row in rows]
     target = torch.tensor(noise, dtype=torch.float64, device=device)[:, None] * cumulative[:, -1:]
     index = torch.searchsorted(cumulative, target, right=True)
     # Rounding may put the target on the total; the last candidate with mass is then meant.

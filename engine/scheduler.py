@@ -15,8 +15,19 @@ from collections.abc import Sequence as ReadOnlyList
 
 from failsoft.engine.kv_block import BlockPool, root_key
 from failsoft.engine.request import EventSink, GenerationRequest
-from failsoft.engine.sequence import PlannedRow, RowResult, Sequence, SequenceState, StepPlan
+from failsoft.engine.sequence import (
+    PlannedRow,
+    RowResult,
+    Scored,
+    Sequence,
+    SequenceState,
+    StepPlan,
+)
 from failsoft.errors import EngineError, RequestTooLongError
+
+MAX_SCORED_TOKENS = 128
+"""Prompt tokens scored in one forward at most: each takes a whole row of logits, a megabyte
+where the vocabulary has 262,144 entries."""
 
 
 class Scheduler:
@@ -58,6 +69,8 @@ class Scheduler:
         self._waiting: list[tuple[tuple[float, int], Sequence]] = []
         self._by_id: dict[str, Sequence] = {}
         self._num_added = 0
+        self._score_room = 0
+        """Prompt tokens that the step under way may still score."""
         self._in_flight: dict[bytes, Sequence] = {}
         """Keys of prompt blocks a running sequence is about to compute, and who does."""
 
@@ -106,7 +119,14 @@ class Scheduler:
                 param="max_tokens",
             )
 
-    def add(self, request: GenerationRequest, on_event: EventSink, *, seed: int) -> Sequence:
+    def add(
+        self,
+        request: GenerationRequest,
+        on_event: EventSink,
+        *,
+        seed: int,
+        end_token_ids: frozenset[int] = frozenset(),
+    ) -> Sequence:
         """Queue *request*, which ``check_fits`` has let through."""
         self._num_added += 1
         sequence = Sequence(
@@ -117,6 +137,8 @@ class Scheduler:
             seed=seed,
             root_key=root_key(version_digest=self.version_digest, salt=request.cache_salt),
             tokens=list(request.prompt_ids),
+            end_token_ids=end_token_ids,
+            grammar=None if request.grammar is None else request.grammar.start(),
         )
         self._by_id[request.request_id] = sequence
         heapq.heappush(self._waiting, (sequence.sort_key, sequence))
@@ -152,6 +174,7 @@ class Scheduler:
         rows: dict[int, PlannedRow] = {}
         preempted_before = self.preemptions_total
         budget = self.max_step_tokens
+        self._score_room = MAX_SCORED_TOKENS
         for sequence in self._in_packing_order():
             if sequence.state is SequenceState.RUNNING:
                 budget += self._pack_running(sequence, budget, rows)
@@ -183,7 +206,7 @@ class Scheduler:
 
     def _pack_running(self, sequence: Sequence, budget: int, rows: dict[int, PlannedRow]) -> int:
         """Pack what fits of a running sequence; return the change of the budget."""
-        wanted = min(sequence.num_todo, budget)
+        wanted = self._chunk_len(sequence, budget)
         if wanted < 1:
             return 0
         returned = 0
@@ -205,6 +228,15 @@ class Scheduler:
         self._pack(sequence, wanted, rows)
         return returned - wanted
 
+    def _chunk_len(self, sequence: Sequence, budget: int) -> int:
+        """Return how many tokens of *sequence* may go into the step."""
+        wanted = min(sequence.num_todo, budget)
+        if sequence.is_scoring:
+            # What a preemption takes back is computed again, and scored only once.
+            num_again = max(0, sequence.num_prompt_scored - sequence.num_computed)
+            wanted = min(wanted, num_again + self._score_room)
+        return wanted
+
     def _room(self, sequence: Sequence) -> int:
         """Tokens that fit behind the computed ones, free blocks included."""
         blocks = len(sequence.blocks) + self.pool.num_free
@@ -215,11 +247,18 @@ class Scheduler:
         missing = self.pool.num_blocks_for(until) - len(sequence.blocks)
         if missing > 0:
             sequence.blocks.extend(self.pool.allocate(missing))
+        is_sampling = until == len(sequence.tokens)
+        num_scored = 0
+        if sequence.is_scoring:
+            first = max(sequence.num_computed, sequence.num_prompt_scored)
+            num_scored = max(0, until - first - is_sampling)
+            self._score_room -= num_scored
         rows[sequence.order] = PlannedRow(
             sequence=sequence,
             start=sequence.num_computed,
             num_tokens=num_tokens,
-            is_sampling=until == len(sequence.tokens),
+            is_sampling=is_sampling,
+            num_scored=num_scored,
         )
 
     def _preempt(self, victim: Sequence) -> None:
@@ -251,8 +290,9 @@ class Scheduler:
         while budget > 0 and self._waiting and len(self.running) < self.max_running:
             sequence = self._waiting[0][1]
             hit, is_coming = self._match(sequence)
-            if is_coming:
-                # Another is computing the very next block: one step later it is a hit.
+            if is_coming or (sequence.is_scoring and not self._score_room):
+                # Another is computing the very next block: one step later it is a hit. Or
+                # others fill the step's room for scores.
                 self.pool.release(hit)
                 heapq.heappop(self._waiting)
                 held_back.append(sequence)
@@ -262,7 +302,7 @@ class Scheduler:
                 break
             heapq.heappop(self._waiting)
             self._start(sequence, hit, now_s)
-            num_tokens = min(sequence.num_todo, budget)
+            num_tokens = self._chunk_len(sequence, budget)
             self._pack(sequence, num_tokens, rows)
             budget -= num_tokens
         for sequence in held_back:
@@ -275,6 +315,9 @@ class Scheduler:
         size = self.pool.block_size
         # The last token is always computed: its logits are needed.
         keys = sequence.extend_keys((len(sequence.tokens) - 1) // size, size)
+        if sequence.is_scoring:
+            # A hit has no logits: only what is scored already may be one.
+            keys = keys[: sequence.num_prompt_scored // size]
         hit = self.pool.match(keys, sequence.tokens)
         return hit, len(hit) < len(keys) and keys[len(hit)] in self._in_flight
 
@@ -309,7 +352,7 @@ class Scheduler:
     def settle(
         self, plan: StepPlan, results: ReadOnlyList[RowResult], now_s: float
     ) -> list[tuple[Sequence, RowResult]]:
-        """Book a forward's outcome and return the sequences that got a token or failed.
+        """Book a forward's outcome and return the sequences that got something or failed.
 
         Full blocks are offered to the prefix cache only here, after the forward; a
         failed row's blocks never are. Failed and ended sequences are still live:
@@ -332,12 +375,20 @@ class Scheduler:
                 self._register_full_blocks(sequence)
             if result is None:
                 continue
-            sequence.tokens.append(result)
-            sequence.last_token_s = now_s
-            if sequence.first_token_s is None:
-                sequence.first_token_s = now_s
+            token_id = result.token_id if isinstance(result, Scored) else result
+            if isinstance(result, Scored):
+                sequence.num_prompt_scored += len(result.prompt)
+            if token_id is not None and sequence.request.sampling.max_tokens:
+                self._append(sequence, token_id, now_s)
             told.append((sequence, result))
         return told
+
+    @staticmethod
+    def _append(sequence: Sequence, token_id: int, now_s: float) -> None:
+        sequence.tokens.append(token_id)
+        sequence.last_token_s = now_s
+        if sequence.first_token_s is None:
+            sequence.first_token_s = now_s
 
     def _register_full_blocks(self, sequence: Sequence) -> None:
         size = self.pool.block_size

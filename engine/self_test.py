@@ -151,7 +151,7 @@ def packed_logits(
                     token_ids=probe.token_ids[start : probe.cuts[stage]],
                     start=start,
                     blocks=tables[index],
-                    wants_logits=True,
+                    num_logits=1,
                 )
                 rows.append(row)
         if stage % 2:

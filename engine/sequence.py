@@ -6,9 +6,11 @@ thread; the scheduler is the only one that changes it.
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from failsoft.engine.kv_block import chain_key
-from failsoft.engine.request import EventSink, GenerationRequest
+from failsoft.engine.request import EventSink, GenerationRequest, TokenLogprobs
+from failsoft.engine.structured.grammar import TokenGrammar
 from failsoft.errors import EngineError
 from failsoft.records import FinishReason, RequestRecord, RequestTiming
 
@@ -39,6 +41,12 @@ class Sequence:
     """Of its sampling noise: the caller's, or drawn at submit and kept over preemption."""
     root_key: bytes
     tokens: list[int]
+    end_token_ids: frozenset[int] = frozenset()
+    """Tokens that end it: the caller's, and the model's own unless it ignores them."""
+    grammar: TokenGrammar | None = None
+    """Where its output stands in its grammar; kept over preemption, as the tokens are."""
+    num_prompt_scored: int = 0
+    """Prompt tokens behind the first whose log probabilities are out; kept over preemption."""
     state: SequenceState = SequenceState.WAITING
     num_computed: int = 0
     blocks: list[int] = field(default_factory=list)
@@ -77,6 +85,12 @@ class Sequence:
     def is_decoding(self) -> bool:
         """Whether one forward of one token yields the next."""
         return self.num_todo == 1 and self.num_output > 0
+
+    @property
+    def is_scoring(self) -> bool:
+        """Whether log probabilities of its prompt are wanted and not all out."""
+        is_wanted = self.request.sampling.prompt_logprobs is not None
+        return is_wanted and self.num_prompt_scored < self.num_prompt - 1
 
     @property
     def sort_key(self) -> tuple[float, int]:
@@ -122,6 +136,19 @@ class PlannedRow:
     num_tokens: int
     is_sampling: bool
     """Whether the last packed token is the last known one, so that its logits are needed."""
+    num_scored: int = 0
+    """Prompt tokens whose log probabilities this row's logits give."""
+
+    @property
+    def num_logits(self) -> int:
+        """Trailing packed tokens whose logits are needed."""
+        return self.num_scored + self.is_sampling
+
+    @property
+    def scored_ids(self) -> list[int]:
+        """The prompt tokens that are scored, each from the logits of the token before it."""
+        first = self.start + self.num_tokens - self.num_logits + 1
+        return self.sequence.tokens[first : first + self.num_scored]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,5 +167,17 @@ class StepPlan:
         return sum(row.num_tokens for row in self.rows)
 
 
-RowResult = int | EngineError | None
-"""A sampled token, why the row failed, or None for a row that was not sampling."""
+class Scored(NamedTuple):
+    """The result of a row that wants log probabilities."""
+
+    token_id: int | None
+    """The sampled token; None for a row that was not sampling."""
+    logprobs: TokenLogprobs | None
+    """Of the sampled token, where its request wants them."""
+    prompt: tuple[TokenLogprobs, ...]
+    """Of the prompt tokens that the plan has scored."""
+
+
+RowResult = int | Scored | EngineError | None
+"""A sampled token (with log probabilities where wanted), why the row failed, or None for a
+row that was neither sampling nor scoring."""

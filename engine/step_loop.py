@@ -16,10 +16,11 @@ from failsoft.engine.request import (
     EventSink,
     FinishedEvent,
     GenerationRequest,
+    PromptEvent,
     TokenEvent,
 )
 from failsoft.engine.scheduler import Scheduler
-from failsoft.engine.sequence import RowResult, Sequence, StepPlan
+from failsoft.engine.sequence import RowResult, Scored, Sequence, StepPlan
 from failsoft.engine.step_log import StepLog
 from failsoft.errors import DeadlineExceededError, EngineError, ForwardError
 from failsoft.records import FinishReason, RequestRecord, StepRecord
@@ -77,8 +78,14 @@ class StepLoop:
         """Queue *request*; the scheduler's ``check_fits`` must have let it through."""
         if not self.scheduler.has_work:
             self.last_settled_s = self._clock()
-        seed = request.sampling.seed
-        self.scheduler.add(request, on_event, seed=secrets.randbits(64) if seed is None else seed)
+        sampling = request.sampling
+        self.scheduler.add(
+            request,
+            on_event,
+            seed=secrets.randbits(64) if sampling.seed is None else sampling.seed,
+            end_token_ids=sampling.stop_token_ids
+            | (frozenset() if sampling.ignore_eos else self._eos_token_ids),
+        )
 
     def end(self, request_id: str, reason: FinishReason, error: EngineError | None = None) -> None:
         """End a live request now; an id that is not live is ignored."""
@@ -138,49 +145,76 @@ class StepLoop:
         return results
 
     def _tell(self, sequence: Sequence, result: RowResult) -> None:
-        """Pass on a token, and end the sequence where the token or an error ends it."""
+        """Pass on what a row gave, and end the sequence where a token or an error ends it."""
         if isinstance(result, EngineError):
             if isinstance(result, ForwardError) and result.kind == "bad_logits":
                 self.forward_errors_total += 1
             self._finish(sequence, FinishReason.ERROR, result)
             return
-        assert result is not None, "settle told of a row without a token"
-        if self._is_stop(sequence, result):
-            self._finish(sequence, FinishReason.STOP, None)
+        logprobs = None
+        if isinstance(result, Scored):
+            if result.prompt:
+                self._emit(sequence, PromptEvent(sequence.request_id, result.prompt))
+            logprobs, result = result.logprobs, result.token_id
+        if result is None or not self._is_live(sequence):
             return
-        self._emit(sequence, TokenEvent(sequence.request_id, result))
-        # The sink may have failed, which ends the sequence.
-        is_live = self.scheduler.get(sequence.request_id) is sequence
-        if is_live and sequence.num_output >= sequence.request.sampling.max_tokens:
-            self._finish(sequence, FinishReason.LENGTH, None)
+        if result in sequence.end_token_ids and sequence.num_output:
+            self._finish(sequence, FinishReason.STOP, None, stop_token_id=result)
+            return
+        is_complete = self._follow(sequence, result)
+        max_tokens = sequence.request.sampling.max_tokens
+        if max_tokens and self._is_live(sequence):
+            self._emit(sequence, TokenEvent(sequence.request_id, result, logprobs))
+        if self._is_live(sequence) and (is_complete or sequence.num_output >= max_tokens):
+            reason = FinishReason.STOP if is_complete else FinishReason.LENGTH
+            self._finish(sequence, reason, None)
 
-    def _is_stop(self, sequence: Sequence, token_id: int) -> bool:
-        """Whether *token_id* ends the request; it counts as output but is never shown."""
-        sampling = sequence.request.sampling
-        if token_id in sampling.stop_token_ids:
-            return True
-        return token_id in self._eos_token_ids and not sampling.ignore_eos
+    def _follow(self, sequence: Sequence, token_id: int) -> bool:
+        """Move its grammar past a settled token; whether its output is complete then."""
+        if sequence.grammar is None or not sequence.num_output:
+            return False
+        try:
+            sequence.grammar.advance(token_id)
+        except ForwardError as exc:
+            self._finish(sequence, FinishReason.ERROR, exc)
+            return False
+        return sequence.grammar.is_over
 
-    def _finish(self, sequence: Sequence, reason: FinishReason, error: EngineError | None) -> None:
+    def _is_live(self, sequence: Sequence) -> bool:
+        """Whether it goes on: a sink that fails ends its sequence."""
+        return self.scheduler.get(sequence.request_id) is sequence
+
+    def _finish(
+        self,
+        sequence: Sequence,
+        reason: FinishReason,
+        error: EngineError | None,
+        *,
+        stop_token_id: int | None = None,
+    ) -> None:
         self.scheduler.remove(sequence)
-        self._emit(sequence, self._finished(sequence, reason, error))
+        self._emit(sequence, self._finished(sequence, reason, error, stop_token_id))
 
     def _finished(
-        self, sequence: Sequence, reason: FinishReason, error: EngineError | None
+        self,
+        sequence: Sequence,
+        reason: FinishReason,
+        error: EngineError | None,
+        stop_token_id: int | None = None,
     ) -> FinishedEvent:
         """Account for a sequence that has ended."""
         digest = self.scheduler.version_digest
         record = sequence.record(reason=reason, now_s=self._clock(), version_digest=digest)
         if self._on_record is not None:
             self._on_record(record)
-        return FinishedEvent(sequence.request_id, record, error)
+        return FinishedEvent(sequence.request_id, record, error, stop_token_id)
 
     def _emit(self, sequence: Sequence, event: EngineEvent) -> None:
         try:
             sequence.on_event(event)
         except Exception:  # the caller's code, and the loop must outlive it
             logger.exception("the event sink of request %s failed", sequence.request_id)
-            if self.scheduler.get(sequence.request_id) is sequence:
+            if self._is_live(sequence):
                 self.scheduler.remove(sequence)
                 self._finished(sequence, FinishReason.ABORT, None)
 

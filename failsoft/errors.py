@@ -239,7 +239,9 @@ class ForwardError(EngineError):
     """One forward failed; only the requests it held are lost.
 
     Attributes:
-        kind: ``"exception"``, ``"out_of_memory"`` or ``"bad_logits"``.
+        kind: ``"exception"``, ``"out_of_memory"``, ``"bad_logits"``, or ``"no_token"`` where the
+            request itself has ruled out every token, or ``"grammar"`` where its grammar grew
+            beyond what can be followed.
     """
 
     def __init__(self, message: str, *, kind: str) -> None:

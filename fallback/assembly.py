@@ -18,7 +18,8 @@ from failsoft.fallback.reply import Usage
 FAULT_FINISHES = frozenset({"error", "abort", "aborted", "cancelled", "deadline", "timeout"})
 """Finish reasons that say the reply is not whole, whatever text came before."""
 
-_TOP_FIELDS = ("id", "created", "model", "system_fingerprint", "service_tier")
+_OPTIONAL_FIELDS = ("system_fingerprint", "service_tier", "prompt_logprobs")
+_TOP_FIELDS = ("id", "created", "model", *_OPTIONAL_FIELDS)
 
 
 class Assembly:
@@ -203,7 +204,7 @@ class Assembly:
                 for index, choice in sorted(self._choices.items())
             ],
         }
-        for name in ("system_fingerprint", "service_tier"):
+        for name in _OPTIONAL_FIELDS:
             if name in self._top:
                 body[name] = self._top[name]
         if self.usage is not None:

@@ -46,6 +46,7 @@ SAMPLING_FIELDS = frozenset(
         "presence_penalty",
         "repetition_penalty",
         "logit_bias",
+        "allowed_token_ids",
         "max_tokens",
         "max_completion_tokens",
         "min_tokens",

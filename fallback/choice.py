@@ -2,25 +2,37 @@
 
 Knows nothing of streams or faults. Tool calls merge by their index, arguments
 append; log probabilities append list by list; a field nobody knows keeps its last value.
+vLLM's fields beside a choice's own are kept as they come.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
+_BESIDE = ("prompt_logprobs", "stop_reason")
+"""vLLM's fields of a choice; neither is said twice."""
 _KNOWN = frozenset({*_TEXT_FIELDS, "role", "tool_calls", "function_call"})
 
 
 class Choice:
     """One choice under construction."""
 
-    __slots__ = ("_calls", "_extra", "_logprobs", "_texts", "finish_reason", "has_content")
+    __slots__ = (
+        "_beside",
+        "_calls",
+        "_extra",
+        "_logprobs",
+        "_texts",
+        "finish_reason",
+        "has_content",
+    )
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
         self._calls: dict[int, dict[str, Any]] = {}
         self._logprobs: dict[str, Any] | None = None
         self._extra: dict[str, Any] = {}
+        self._beside: dict[str, Any] = {}
         self.finish_reason: str | None = None
         self.has_content = False
 
@@ -39,7 +51,7 @@ class Choice:
         text = raw.get("text", "")
         if not isinstance(text, str):
             return None
-        self._add_logprobs(raw.get("logprobs"))
+        self._add_beside(raw)
         return self._append("content", text)
 
     def add_delta(self, raw: Mapping[str, Any]) -> bool | None:
@@ -49,7 +61,7 @@ class Choice:
             delta = {}
         if not isinstance(delta, Mapping):
             return None
-        self._add_logprobs(raw.get("logprobs"))
+        self._add_beside(raw)
         is_content = False
         for name, value in delta.items():
             if value is None:
@@ -88,7 +100,12 @@ class Choice:
             self.has_content = True
         return bool(calls)
 
-    def _add_logprobs(self, logprobs: object) -> None:
+    def _add_beside(self, raw: Mapping[str, Any]) -> None:
+        """Take in what stands beside the text."""
+        for name in _BESIDE:
+            if raw.get(name) is not None:
+                self._beside[name] = raw[name]
+        logprobs = raw.get("logprobs")
         if not isinstance(logprobs, Mapping):
             return
         merged = self._logprobs = self._logprobs or {}
@@ -119,6 +136,7 @@ class Choice:
             "message": message,
             "logprobs": self._logprobs,
             "finish_reason": self.finish_reason,
+            **self._beside,
         }
 
     def as_text(self, index: int) -> dict[str, Any]:
@@ -128,6 +146,7 @@ class Choice:
             "text": self.text,
             "logprobs": self._logprobs,
             "finish_reason": self.finish_reason,
+            **self._beside,
         }
 
 
@@ -170,11 +189,14 @@ def completion_choice(choice: object) -> object:
 def chunks_of(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a whole reply as stream chunks: one with the text, one with the end and the usage."""
     is_chat = body.get("object") == "chat.completion"
-    head = {k: v for k, v in body.items() if k not in ("choices", "usage")}
+    head = {k: v for k, v in body.items() if k not in ("choices", "usage", *_BESIDE)}
     head["object"] = "chat.completion.chunk" if is_chat else "text_completion"
     choices = body["choices"]
+    once = {k: body[k] for k in _BESIDE if k in body}
     for choice in choices:
-        yield {**head, "choices": [{**_as_delta(choice, is_chat), "finish_reason": None}]}
+        delta = {**_as_delta(choice, is_chat), "finish_reason": None}
+        yield {**head, "choices": [delta], **once}
+        once = {}
     for choice in choices:
         end: dict[str, Any] = {"delta": {}} if is_chat else {"text": ""}
         end.update(index=choice["index"], logprobs=None, finish_reason=choice["finish_reason"])
@@ -189,4 +211,5 @@ def _as_delta(choice: Mapping[str, Any], is_chat: bool) -> dict[str, Any]:
     delta = dict(choice["message"])
     if delta.get("tool_calls"):
         delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(delta["tool_calls"])]
-    return {"index": choice["index"], "delta": delta, "logprobs": choice.get("logprobs")}
+    own = {"index": choice["index"], "delta": delta, "logprobs": choice.get("logprobs")}
+    return {**own, **{k: choice[k] for k in _BESIDE if k in choice}}

@@ -13,6 +13,15 @@ from failsoft.call_records import AttemptOutcome as Outcome
 MAX_BYTES_PER_TOKEN = 6
 """Plain English has about 4.5 bytes a token; few texts beat 6 with today's vocabularies."""
 CONTEXT_CODE = "context_length_exceeded"
+_GRAMMAR_FIELDS = (
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "grammar",
+    "json_schema",
+)
 
 
 def least_tokens(body: Mapping[str, Any]) -> int:
@@ -67,8 +76,14 @@ def uses_tools(body: Mapping[str, Any]) -> bool:
 
 
 def _wants_schema(body: Mapping[str, Any]) -> bool:
+    """Whether the answer must follow a schema or a grammar, by whichever name it is asked for.
+
+    An endpoint that does not know the name would ignore it, and answer with anything.
+    """
     wanted = body.get("response_format")
-    return isinstance(wanted, Mapping) and wanted.get("type") == "json_schema"
+    if isinstance(wanted, Mapping) and wanted.get("type") == "json_schema":
+        return True
+    return any(body.get(name) is not None for name in _GRAMMAR_FIELDS)
 
 
 def _least_prompt_tokens(prompt: object) -> int:

@@ -16,7 +16,13 @@ from failsoft.engine.bench.schedule import Room, Schedule, batches, num_kept
 from failsoft.engine.bench.slots import WatchedRunner
 from failsoft.engine.bench.workload import Item
 from failsoft.engine.engine import Engine
-from failsoft.engine.request import EngineEvent, GenerationRequest, SamplingParams, TokenEvent
+from failsoft.engine.request import (
+    EngineEvent,
+    FinishedEvent,
+    GenerationRequest,
+    SamplingParams,
+    TokenEvent,
+)
 from failsoft.errors import BenchError, FailsoftError
 from failsoft.records import FinishReason
 
@@ -115,7 +121,7 @@ class Driver:
     # -- on the engine's thread -------------------------------------------------------------
 
     def _start(self, event: EngineEvent) -> None:
-        if not isinstance(event, TokenEvent):
+        if isinstance(event, FinishedEvent):
             self._watch.forget()
             self.started_s = time.monotonic()
             self._guarded(self._next_batch)
@@ -155,6 +161,8 @@ class Driver:
     def _hear(self, index: int, event: EngineEvent) -> None:
         if isinstance(event, TokenEvent):
             self._take(self._callers[index], event)
+            return
+        if not isinstance(event, FinishedEvent):
             return
         caller = self._callers[index]
         if event.error is not None:

@@ -26,7 +26,7 @@ from failsoft.engine.engine import Engine, EngineLimits
 from failsoft.engine.launch import load_version
 from failsoft.engine.models.load import LoadedModel
 from failsoft.engine.prepare import PreparedModel, prepare
-from failsoft.engine.request import EngineEvent, GenerationRequest, SamplingParams, TokenEvent
+from failsoft.engine.request import EngineEvent, FinishedEvent, GenerationRequest, SamplingParams
 from failsoft.engine.text.codec import TextCodec
 from failsoft.errors import ConfigError
 
@@ -221,7 +221,7 @@ def warm_up(session: Session) -> None:
         done = Event()
 
         def hear(event: EngineEvent, done: Event = done) -> None:
-            if not isinstance(event, TokenEvent):
+            if isinstance(event, FinishedEvent):
                 done.set()
 
         request = GenerationRequest(

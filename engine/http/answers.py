@@ -11,8 +11,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from failsoft.engine.http.body import read_json
+from failsoft.engine.http.choice import Part
 from failsoft.engine.http.disconnect import cancel_when_gone
 from failsoft.engine.http.generation import Delta, Generation
+from failsoft.engine.http.grammars import may_need_grammar
 from failsoft.engine.http.params import Arrival, read_arrival
 from failsoft.engine.http.schemas import GenerationBody
 from failsoft.engine.http.served import ServedModel, ServerState
@@ -43,7 +45,7 @@ class CollectedChoice:
     """One finished choice."""
 
     index: int
-    text: str
+    part: Part
     finish_reason: str
 
 
@@ -61,7 +63,7 @@ async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
             raise EngineStoppedError("the engine drains and takes no more requests; ask another")
         arrival = read_arrival(request.headers, arrival_s)
         raw = await read_json(request, max_bytes=state.config.max_body_bytes)
-        if _num_chars(raw) > MAX_INLINE_CHARS:
+        if _num_chars(raw) > MAX_INLINE_CHARS or may_need_grammar(raw):
             body, generation = await asyncio.to_thread(prepare, raw, state, answer_id, arrival)
         else:
             body, generation = prepare(raw, state, answer_id, arrival)
@@ -93,37 +95,39 @@ async def collect(
     request: Request,
     ask: Ask,
     kind: str,
-    write_choice: Callable[[CollectedChoice], dict[str, Any]],
+    write: Callable[[list[CollectedChoice]], dict[str, Any]],
 ) -> Response:
     """Return the whole answer to *ask*; an empty response nobody reads if its caller left.
+
+    Args:
+        request: Its connection.
+        ask: What was admitted.
+        kind: OpenAI's name of the answer's kind.
+        write: Returns the fields that the choices fill.
 
     Raises:
         EngineError: The engine failed a choice.
     """
     usage = Usage(ask.generation)
-    texts: dict[int, str] = {}
+    parts: dict[int, Part] = {}
     ends: dict[int, str] = {}
     async with cancel_when_gone(request.receive, ask.generation):
         async for updates in ask.generation.updates():
             for update in updates:
                 usage.count(update)
                 if isinstance(update, Delta):
-                    texts[update.index] = texts.get(update.index, "") + update.text
+                    parts[update.index] = parts.get(update.index, Part()).then(update.part)
                 else:
                     ends[update.index] = update.finish_reason
         if ask.generation.is_cancelled:
             return Response(status_code=499)
     choices = [
-        CollectedChoice(index=index, text=texts.get(index, ""), finish_reason=reason)
+        CollectedChoice(index=index, part=parts.get(index, Part()), finish_reason=reason)
         for index, reason in sorted(ends.items())
     ]
     state: ServerState = request.app.state.server
     return JSONResponse(
-        {
-            **head_of(ask, state.served, kind),
-            "choices": [write_choice(choice) for choice in choices],
-            "usage": usage.as_dict(),
-        },
+        {**head_of(ask, state.served, kind), **write(choices), "usage": usage.as_dict()},
         headers=state.served.headers,
     )
 

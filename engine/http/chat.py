@@ -1,6 +1,5 @@
 """POST /v1/chat/completions."""
 
-import json
 from typing import Any
 
 from starlette.requests import Request
@@ -8,19 +7,35 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from failsoft.engine.http import answers, unsupported
+from failsoft.engine.http.chat_shape import ChatShape
+from failsoft.engine.http.choice import TextOptions
 from failsoft.engine.http.generation import Generation
-from failsoft.engine.http.params import Arrival, build_request, check_model
+from failsoft.engine.http.grammars import grammar_of
+from failsoft.engine.http.output_format import read_format
+from failsoft.engine.http.params import (
+    Arrival,
+    LogprobWishes,
+    build_requests,
+    check_model,
+    num_choices,
+)
 from failsoft.engine.http.schemas import ChatBody, GenerationBody, parse
 from failsoft.engine.http.served import ServerState
+from failsoft.engine.http.tools import CallPlan, plan_calls, reader_of
+from failsoft.engine.request import MAX_LOGPROBS, check_integer
+from failsoft.engine.text.codec import TemplateOptions
+from failsoft.errors import InvalidRequestError
 
 
 async def create(request: Request) -> Response | ASGIApp:
     """Answer a chat."""
     ask = await answers.admit(request, "chatcmpl", _prepare)
+    served = request.app.state.server.served
+    assert isinstance(ask.body, ChatBody)
+    shape = ChatShape(ask.body, served.codec, reader_of(ask.body))
     if ask.body.stream:
-        served = request.app.state.server.served
-        return answers.stream(ask, served, "chat.completion.chunk", _ChatShape())
-    return await answers.collect(request, ask, "chat.completion", _write_choice)
+        return answers.stream(ask, served, "chat.completion.chunk", shape)
+    return await answers.collect(request, ask, "chat.completion", shape.whole)
 
 
 def _prepare(
@@ -30,44 +45,46 @@ def _prepare(
     body = parse(ChatBody, raw)
     check_model(body, served)
     unsupported.refuse_unsupported(raw, unsupported.CHAT)
+    num_choices(body, num_prompts=1)
     messages = [turn.to_message(index) for index, turn in enumerate(body.messages)]
-    request = build_request(
+    plan = plan_calls(body, read_format(body))
+    requests = build_requests(
         body,
         served,
         request_id=answer_id,
-        prompt_ids=served.codec.encode_chat(messages),
+        prompt_ids=served.codec.encode_chat(messages, _template_options(body, plan)),
         prompt_param="messages",
         arrival=arrival,
+        wishes=_wishes(body),
+        grammar=grammar_of(plan.constraint, served),
     )
-    return body, Generation(state, [request], stops=[*body.stop, *served.stop_strings])
+    needs_tags = bool(plan.template_tools) and served.codec.hides_calls
+    text = TextOptions(
+        stops=[*body.stop, *served.stop_strings],
+        is_stop_shown=body.include_stop_str_in_output or False,
+        is_special_shown=body.skip_special_tokens is False or needs_tags,
+        wants_prompt_logprobs=body.prompt_logprobs is not None,
+    )
+    return body, Generation(state, requests, text)
 
 
-def _write_choice(choice: answers.CollectedChoice) -> dict[str, Any]:
-    return {
-        "index": choice.index,
-        "message": {"role": "assistant", "content": choice.text, "refusal": None},
-        "logprobs": None,
-        "finish_reason": choice.finish_reason,
-    }
+def _template_options(body: ChatBody, plan: CallPlan) -> TemplateOptions:
+    """Return them; a last message to be continued has no turn opened behind it by itself."""
+    is_continued = body.continue_final_message or False
+    asked = body.add_generation_prompt
+    return TemplateOptions(
+        is_turn_opened=not is_continued if asked is None else asked,
+        is_last_continued=is_continued,
+        variables=body.chat_template_kwargs or {},
+        tools=plan.template_tools,
+    )
 
 
-class _ChatShape:
-    """Sends the role with the first text, so that a client's first chunk is its first text."""
-
-    def __init__(self) -> None:
-        self._is_role_sent = False
-
-    def delta(self, index: int, text: str) -> str:
-        return self._choice(index, f'"content":{json.dumps(text)}', "null")
-
-    def end(self, index: int, finish_reason: str) -> str:
-        content = "" if self._is_role_sent else '"content":""'  # an answer without any text
-        return self._choice(index, content, f'"{finish_reason}"')
-
-    def _choice(self, index: int, content: str, finish_reason: str) -> str:
-        role = "" if self._is_role_sent else '"role":"assistant",'
-        self._is_role_sent = True
-        return (
-            f'{{"index":{index},"delta":{{{role}{content}}},'
-            f'"logprobs":null,"finish_reason":{finish_reason}}}'
-        )
+def _wishes(body: ChatBody) -> LogprobWishes:
+    if body.top_logprobs is not None:
+        check_integer(body.top_logprobs, "top_logprobs", 0, MAX_LOGPROBS)
+        if body.top_logprobs and not body.logprobs:
+            raise InvalidRequestError(
+                f"top_logprobs = {body.top_logprobs} needs logprobs = true", param="top_logprobs"
+            )
+    return LogprobWishes(body.top_logprobs or 0 if body.logprobs else None, body.prompt_logprobs)

@@ -90,6 +90,6 @@ def fault_of(error: EngineError) -> Fault:
             return Fault(504, text, "deadline_exceeded", headers=NEVER_RETRY)
         case ForwardError():
             # The same prompt makes the same bad logits; other kinds may be a neighbour's doing.
-            headers = NEVER_RETRY if error.kind == "bad_logits" else None
+            headers = NEVER_RETRY if error.kind in ("bad_logits", "grammar", "no_token") else None
             return Fault(500, text, error.kind, headers=headers)
     return Fault(500, text, "engine_error")

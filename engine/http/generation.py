@@ -1,27 +1,32 @@
 """One HTTP request's work in the engine: submit, follow, turn tokens into text, end.
 
-Holds one choice for each prompt. Lives on the event loop; the engine's events
-reach it through the mailbox.
+Holds a choice for each request to the engine: several for each prompt under ``n``. Lives
+on the event loop; the engine's events reach it through the mailbox.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from failsoft.engine.http.choice import Choice, Part, TextOptions
 from failsoft.engine.http.served import ServerState
-from failsoft.engine.request import EngineEvent, FinishedEvent, GenerationRequest
-from failsoft.engine.text.detokenizer import Detokenizer
-from failsoft.engine.text.stop import StopStrings
+from failsoft.engine.request import (
+    EngineEvent,
+    FinishedEvent,
+    GenerationRequest,
+    PromptEvent,
+    TokenEvent,
+)
 from failsoft.errors import DeadlineExceededError, EngineError, EngineStoppedError, ForwardError
 from failsoft.records import FinishReason, RequestRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """New text of one choice."""
+    """What is new of one choice."""
 
     index: int
-    text: str
+    part: Part
     num_tokens: int
     """Tokens the engine has sampled for this choice so far."""
 
@@ -39,47 +44,16 @@ class Ended:
 Update = Delta | Ended
 
 
-class _Choice:
-    """The text side of one engine request."""
-
-    def __init__(
-        self, index: int, detokenizer: Detokenizer, stops: Iterable[str], hidden: frozenset[int]
-    ) -> None:
-        self.index = index
-        self.is_open = True
-        self.num_tokens = 0
-        self._detokenizer = detokenizer
-        self._stops = StopStrings(stops)
-        self._hidden = hidden
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether a stop string was met."""
-        return self._stops.is_matched
-
-    def take(self, token_id: int) -> str:
-        """Return the text that *token_id* lets out; a token that only stops has none."""
-        self.num_tokens += 1
-        if self.is_cut or token_id in self._hidden:
-            return ""
-        return self._stops.push(self._detokenizer.push(token_id))
-
-    def end(self) -> str:
-        """Return the text that was still held."""
-        self.is_open = False
-        return self._stops.push(self._detokenizer.flush()) + self._stops.flush()
-
-
 class Generation:
     """The choices of one HTTP request.
 
     Args:
-        requests: One for each prompt; choice indices follow their order.
-        stops: Stop strings of the caller and, for a chat, of the template.
+        requests: Choice indices follow their order.
+        text: How their tokens become text.
     """
 
     def __init__(
-        self, state: ServerState, requests: Sequence[GenerationRequest], *, stops: Sequence[str]
+        self, state: ServerState, requests: Sequence[GenerationRequest], text: TextOptions
     ) -> None:
         self.requests = requests
         self.is_cancelled = False
@@ -88,8 +62,13 @@ class Generation:
         self._events: list[EngineEvent] = []
         self._wake = asyncio.Event()
         self._choices = {
-            request.request_id: _Choice(
-                index, state.served.codec.detokenizer(), stops, self._hidden_ids(request)
+            request.request_id: Choice(
+                index,
+                request,
+                state.served.codec.detokenizer(is_special_shown=text.is_special_shown),
+                options=text,
+                echo=text.echoes[index] if text.echoes else None,
+                end_token_ids=state.served.eos_token_ids,
             )
             for index, request in enumerate(requests)
         }
@@ -155,40 +134,39 @@ class Generation:
 
     def _digest(self, events: list[EngineEvent]) -> tuple[list[Update], EngineError | None]:
         """Fold events into at most one delta and one end for each choice."""
-        texts: dict[_Choice, str] = {}
+        parts: dict[Choice, Part] = {}
         ends: list[Update] = []
         error: EngineError | None = None
         for event in events:
             choice = self._choices[event.request_id]
-            if not isinstance(event, FinishedEvent):
-                texts[choice] = texts.get(choice, "") + self._take(choice, event)
+            if isinstance(event, PromptEvent):
+                choice.note_prompt(event.logprobs)
                 continue
-            texts[choice] = texts.get(choice, "") + choice.end()
-            error = error or _error_of(event, choice)
-            if error is None:
-                ends.append(_ended(event, choice))
+            part = self._read(choice, event)
+            parts[choice] = parts[choice].then(part) if choice in parts else part
+            if isinstance(event, FinishedEvent):
+                error = error or _error_of(event, choice)
+                if error is None:
+                    ends.append(_ended(event, choice))
         deltas = [
-            Delta(index=choice.index, text=text, num_tokens=choice.num_tokens)
-            for choice, text in texts.items()
-            if text
+            Delta(index=choice.index, part=part, num_tokens=choice.num_tokens)
+            for choice, part in parts.items()
+            if not part.is_empty
         ]
         return [*deltas, *ends], error
 
-    def _take(self, choice: _Choice, event: EngineEvent) -> str:
-        assert not isinstance(event, FinishedEvent)
+    def _read(self, choice: Choice, event: TokenEvent | FinishedEvent) -> Part:
+        """Return what *event* lets out; the engine is told where a stop string ends it."""
+        if isinstance(event, FinishedEvent):
+            return choice.end(event)
         was_cut = choice.is_cut
-        text = choice.take(event.token_id)
+        part = choice.take(event)
         if choice.is_cut and not was_cut:
             self._state.engine.abort(event.request_id, FinishReason.STOP)
-        return text
-
-    def _hidden_ids(self, request: GenerationRequest) -> frozenset[int]:
-        """Tokens that end the request and are no part of its text."""
-        eos = frozenset() if request.sampling.ignore_eos else self._state.served.eos_token_ids
-        return request.sampling.stop_token_ids | eos
+        return part
 
 
-def _ended(event: FinishedEvent, choice: _Choice) -> Ended:
+def _ended(event: FinishedEvent, choice: Choice) -> Ended:
     # Behind a stop string the engine may have reached the limit in the same step.
     is_length = event.record.finish_reason is FinishReason.LENGTH and not choice.is_cut
     return Ended(
@@ -198,7 +176,7 @@ def _ended(event: FinishedEvent, choice: _Choice) -> Ended:
     )
 
 
-def _error_of(event: FinishedEvent, choice: _Choice) -> EngineError | None:
+def _error_of(event: FinishedEvent, choice: Choice) -> EngineError | None:
     """Return why a choice has no proper end, or None when it has one."""
     reason = event.record.finish_reason
     if choice.is_cut:

@@ -1,5 +1,6 @@
 """From a checked body and its headers to the engine's request."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from starlette.datastructures import Headers
@@ -7,11 +8,22 @@ from starlette.datastructures import Headers
 from failsoft.config.http import DEADLINE_HEADER, MAX_DEADLINE_MS
 from failsoft.engine.http.schemas import GenerationBody
 from failsoft.engine.http.served import ServedModel
-from failsoft.engine.request import GenerationRequest, SamplingParams
+from failsoft.engine.request import (
+    GenerationRequest,
+    SamplingParams,
+    check_ids,
+    check_integer,
+)
+from failsoft.engine.structured.grammar import Grammar
 from failsoft.errors import InvalidRequestError, RequestTooLongError, UnknownModelError
 
 DEFAULT_MAX_TOKENS = 512
 """Output tokens where neither the caller nor the version says: bounds a forgotten limit."""
+
+MAX_CHOICES = 16
+"""Choices for one prompt at most."""
+MAX_TOTAL_CHOICES = 128
+"""Choices of one request over all its prompts at most: each waits in the queue by itself."""
 
 
 class Arrival(NamedTuple):
@@ -49,7 +61,38 @@ def check_model(body: GenerationBody, served: ServedModel) -> None:
         raise UnknownModelError(model=body.model, served=served.name)
 
 
-def build_request(
+class LogprobWishes(NamedTuple):
+    """Alternatives wanted to each token, 0..20; None wants no log probabilities."""
+
+    output: int | None
+    prompt: int | None
+
+
+def num_choices(body: GenerationBody, *, num_prompts: int) -> int:
+    """Return the choices for each prompt.
+
+    Raises:
+        InvalidRequestError: Too many are asked for, or the best of more than are returned.
+    """
+    count = 1 if body.n is None else body.n
+    check_integer(count, "n", 1, MAX_CHOICES)
+    if count * num_prompts > MAX_TOTAL_CHOICES:
+        raise InvalidRequestError(
+            f"n = {count} for {num_prompts} prompts makes more than {MAX_TOTAL_CHOICES} choices; "
+            "send fewer prompts at once",
+            param="n",
+        )
+    if body.best_of not in (None, count):
+        raise InvalidRequestError(
+            f"best_of = {body.best_of} is not supported beside n = {count}: every choice that is "
+            "computed is returned; leave it out and choose among n yourself",
+            param="best_of",
+            code="unsupported_parameter",
+        )
+    return count
+
+
+def build_requests(
     body: GenerationBody,
     served: ServedModel,
     *,
@@ -57,28 +100,80 @@ def build_request(
     prompt_ids: list[int],
     prompt_param: str,
     arrival: Arrival,
-) -> GenerationRequest:
-    """Return the engine's request for one prompt.
+    wishes: LogprobWishes,
+    grammar: Grammar | None = None,
+    least_tokens: int = 1,
+) -> list[GenerationRequest]:
+    """Return the engine's requests for one prompt: one for each choice.
+
+    Choices differ in their noise alone, and share the prompt's KV blocks.
+
+    Args:
+        body: What was sent.
+        served: The version.
+        request_id: Theirs begin with it.
+        prompt_ids: The prompt, not truncated yet.
+        prompt_param: Where it stands in the body.
+        arrival: When it came.
+        wishes: Log probabilities that are wanted.
+        grammar: What each choice must follow.
+        least_tokens: Smallest ``max_tokens`` that makes sense, 0 or 1.
 
     Raises:
         InvalidRequestError: A sampling value or a token id is out of range.
         RequestTooLongError: Prompt plus output do not fit ``served.max_model_len``.
     """
-    _check_ids(prompt_ids, served.vocab_size, prompt_param)
-    _check_ids(body.stop_token_ids or [], served.vocab_size, "stop_token_ids")
-    max_tokens = _max_tokens(body, served, len(prompt_ids), prompt_param)
-    return GenerationRequest(
-        request_id=request_id,
-        prompt_ids=tuple(prompt_ids),
-        sampling=_sampling(body, served, max_tokens),
-        arrival_s=arrival.arrival_s,
-        deadline_s=arrival.deadline_s,
-        priority=body.priority or 0,
-        cache_salt=body.cache_salt or "",
-    )
+    prompt_ids = _truncated(prompt_ids, body, served)
+    check_ids(prompt_ids, prompt_param, served.vocab_size)
+    max_tokens = _max_tokens(body, served, len(prompt_ids), prompt_param, least=least_tokens)
+    sampling = _sampling(body, served, max_tokens, wishes)
+    sampling.check_vocab(served.vocab_size)
+    _check_can_sample(sampling, served)
+    count = body.n or 1
+    return [
+        GenerationRequest(
+            request_id=request_id if count == 1 else f"{request_id}-{index}",
+            prompt_ids=tuple(prompt_ids),
+            sampling=replace(sampling, choice_index=index),
+            arrival_s=arrival.arrival_s,
+            deadline_s=arrival.deadline_s,
+            priority=body.priority or 0,
+            cache_salt=body.cache_salt or "",
+            grammar=grammar,
+        )
+        for index in range(count)
+    ]
 
 
-def _sampling(body: GenerationBody, served: ServedModel, max_tokens: int) -> SamplingParams:
+def _truncated(prompt_ids: list[int], body: GenerationBody, served: ServedModel) -> list[int]:
+    """Return the end of the prompt that the caller wants kept."""
+    keep = body.truncate_prompt_tokens
+    if keep is None:
+        return prompt_ids
+    if keep == -1:
+        asked = (
+            body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+        )
+        keep = max(1, served.max_model_len - max(1, asked or 1))
+    check_integer(keep, "truncate_prompt_tokens", 1, served.max_model_len)
+    return prompt_ids[-keep:]
+
+
+def _check_can_sample(sampling: SamplingParams, served: ServedModel) -> None:
+    """Refuse to allow only tokens that may not come yet."""
+    ends = sampling.stop_token_ids | served.eos_token_ids
+    allowed = sampling.allowed_token_ids
+    if sampling.min_tokens and allowed and not sampling.ignore_eos and allowed <= ends:
+        raise InvalidRequestError(
+            "allowed_token_ids holds nothing but tokens that end the answer, and min_tokens "
+            "forbids those at first; allow others or leave min_tokens out",
+            param="allowed_token_ids",
+        )
+
+
+def _sampling(
+    body: GenerationBody, served: ServedModel, max_tokens: int, wishes: LogprobWishes
+) -> SamplingParams:
     """The caller's values, else the version's, else OpenAI's (temperature 1)."""
 
     def pick(name: str, otherwise: float) -> float:
@@ -92,13 +187,23 @@ def _sampling(body: GenerationBody, served: ServedModel, max_tokens: int) -> Sam
         top_k=int(pick("top_k", 0)),
         min_p=pick("min_p", 0.0),
         seed=body.seed,
+        presence_penalty=body.presence_penalty or 0.0,
+        frequency_penalty=body.frequency_penalty or 0.0,
+        repetition_penalty=pick("repetition_penalty", 1.0),
+        logit_bias=body.logit_bias or {},
+        allowed_token_ids=(
+            None if body.allowed_token_ids is None else frozenset(body.allowed_token_ids)
+        ),
+        min_tokens=body.min_tokens or 0,
         ignore_eos=body.ignore_eos or False,
         stop_token_ids=frozenset(body.stop_token_ids or ()),
+        logprobs=wishes.output,
+        prompt_logprobs=wishes.prompt,
     )
 
 
 def _max_tokens(
-    body: GenerationBody, served: ServedModel, num_prompt: int, prompt_param: str
+    body: GenerationBody, served: ServedModel, num_prompt: int, prompt_param: str, *, least: int
 ) -> int:
     limit = served.max_model_len
     if num_prompt >= limit:
@@ -120,15 +225,6 @@ def _max_tokens(
             what=f"a prompt of {num_prompt} tokens plus {param} = {asked}",
             param=param,
         )
-    if asked < 1:
-        raise InvalidRequestError(f"{param} must be at least 1, got {asked}", param=param)
+    if asked < least:
+        raise InvalidRequestError(f"{param} must be at least {least}, got {asked}", param=param)
     return int(asked)
-
-
-def _check_ids(ids: list[int], vocab_size: int, param: str) -> None:
-    for token_id in ids:
-        if not 0 <= token_id < vocab_size:
-            raise InvalidRequestError(
-                f"{param} holds token id {token_id}; this model's are 0..{vocab_size - 1}",
-                param=param,
-            )

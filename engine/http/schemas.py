@@ -4,10 +4,14 @@ Strict: a bool is no integer, a number no string. Ranges of sampling values are
 checked by SamplingParams, tokens by the engine; here is only what JSON can get wrong.
 """
 
+import re
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
+from failsoft.engine.http.output_format import FormatFields
+from failsoft.engine.http.strict import Strict
+from failsoft.engine.http.tools import ToolCallTurn, ToolFields
 from failsoft.engine.text.codec import ChatMessage
 from failsoft.errors import InvalidRequestError
 
@@ -17,14 +21,12 @@ MAX_STOP_CHARS = 512
 MAX_PROMPTS = 128
 """Prompts in one completions request at most."""
 
+_TOKEN_ID = re.compile(r"[0-9]{1,9}")
+
 Body = TypeVar("Body", bound=BaseModel)
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-
-class StreamOptions(_Strict):
+class StreamOptions(Strict):
     """What a stream carries beside text."""
 
     include_usage: bool | None = None
@@ -32,21 +34,50 @@ class StreamOptions(_Strict):
     """vLLM's: the usage so far on every chunk, when *include_usage* is set too."""
 
 
-class GenerationBody(_Strict):
+class SamplingFields(Strict):
+    """How tokens are picked; None is the version's own value, else OpenAI's."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    """Its keys are token ids, strings in JSON."""
+    allowed_token_ids: list[int] | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+    stop_token_ids: list[int] | None = None
+
+    @field_validator("logit_bias", mode="before")
+    @classmethod
+    def _read_token_ids(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        for key in value:
+            if not _TOKEN_ID.fullmatch(key):
+                raise ValueError(f"must have token ids as keys, got {key[:20]!r}")
+        return {int(key): bias for key, bias in value.items()}
+
+
+class GenerationBody(SamplingFields, FormatFields):
     """What both routes share."""
 
     model: str | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     """Wins over *max_tokens*, as at OpenAI."""
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    seed: int | None = None
     stop: list[str] = Field(default_factory=list)
-    stop_token_ids: list[int] | None = None
-    ignore_eos: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    n: int | None = None
+    best_of: int | None = None
+    prompt_logprobs: int | None = None
+    truncate_prompt_tokens: int | None = None
+    """Keep the last so many tokens of the prompt; -1 keeps as many as fit."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     priority: int | None = None
@@ -65,13 +96,16 @@ class GenerationBody(_Strict):
         return stops
 
 
-class ChatTurn(_Strict):
+class ChatTurn(Strict):
     """One message; its text parts are joined by line breaks, as vLLM and llama.cpp do."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | None
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | None = None
     name: str | None = None
-    tool_calls: None = None
+    tool_calls: list[ToolCallTurn] | None = None
+    """Of an assistant."""
+    tool_call_id: str | None = None
+    """The call that a tool's message answers."""
     function_call: None = None
     audio: None = None
 
@@ -80,37 +114,67 @@ class ChatTurn(_Strict):
     def _join_parts(cls, value: object) -> object:
         return "\n".join(map(_text_of, value)) if isinstance(value, list) else value
 
-    @field_validator("tool_calls", "function_call", "audio", mode="before")
+    @field_validator("function_call", "audio", mode="before")
     @classmethod
     def _refuse(cls, value: object) -> None:
-        if value is not None and value != []:
-            raise ValueError("is not supported yet; leave it out")
+        if value is not None:
+            raise ValueError("is not supported; leave it out")
 
     def to_message(self, index: int) -> ChatMessage:
         """Return the message as the codec takes it; ``developer`` is OpenAI's new ``system``.
 
         Raises:
-            InvalidRequestError: Only an assistant's content may be null: it said nothing.
+            InvalidRequestError: Only an assistant's content may be null, only an assistant calls
+                tools, and a tool's message must say which call it answers.
         """
+        where = f"messages[{index}]"
         if self.content is None and self.role != "assistant":
-            param = f"messages[{index}].content"
             raise InvalidRequestError(
-                f"{param}: a {self.role} message must have text, got null", param=param
+                f"{where}.content: a {self.role} message must have text, got null",
+                param=f"{where}.content",
             )
-        role = "system" if self.role == "developer" else self.role
-        return ChatMessage(role=role, content=self.content or "", name=self.name)
+        if self.tool_calls and self.role != "assistant":
+            raise InvalidRequestError(
+                f"{where}.tool_calls: only an assistant calls tools, not a {self.role}",
+                param=f"{where}.tool_calls",
+            )
+        if self.role == "tool" and self.tool_call_id is None:
+            raise InvalidRequestError(
+                f"{where}.tool_call_id must name the call that this message answers",
+                param=f"{where}.tool_call_id",
+            )
+        return ChatMessage(
+            role="system" if self.role == "developer" else self.role,
+            content=self.content or "",
+            name=self.name,
+            tool_calls=tuple(call.to_call() for call in self.tool_calls or ()),
+            tool_call_id=self.tool_call_id,
+        )
 
 
-class ChatBody(GenerationBody):
+class ChatBody(GenerationBody, ToolFields):
     """POST /v1/chat/completions."""
 
     messages: list[ChatTurn] = Field(min_length=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 class CompletionBody(GenerationBody):
     """POST /v1/completions; *prompt* becomes a list of texts or of lists of token ids."""
 
     prompt: list[str | list[int]]
+    echo: bool | None = None
+    logprobs: int | None = None
+    add_special_tokens: bool | None = None
+
+    @field_validator("logprobs", mode="before")
+    @classmethod
+    def _read_false(cls, value: object) -> object:
+        return None if value is False else value  # the chats' way of wanting none
 
     @field_validator("prompt", mode="before")
     @classmethod

@@ -8,6 +8,7 @@ from failsoft.config.http import VERSION_HEADER, HttpConfig
 from failsoft.engine.http.engine_port import EnginePort
 from failsoft.engine.http.mailbox import Mailbox
 from failsoft.engine.http.metrics import ServerMetrics
+from failsoft.engine.structured.compiler import Compiler
 from failsoft.engine.text.codec import TextCodec
 from failsoft.errors import EngineError
 
@@ -28,11 +29,13 @@ class ServedModel:
     """Prompt plus output tokens of one request at most, the KV pool's size included."""
     vocab_size: int
     eos_token_ids: frozenset[int]
+    compiler: Compiler | None = None
+    """Of grammars; None where the tokenizer's tokens cannot be told as bytes."""
     stop_strings: tuple[str, ...] = ()
     """Stop strings of the chat template, on top of the caller's."""
     generation_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Sampling values where the caller gives none: ``temperature``, ``top_p``, ``top_k``,
-    ``min_p``, ``max_new_tokens``."""
+    ``min_p``, ``repetition_penalty``, ``max_new_tokens``."""
 
     @property
     def system_fingerprint(self) -> str:

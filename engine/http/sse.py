@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from failsoft.engine.http.disconnect import cancel_when_gone
 from failsoft.engine.http.errors import fault_of
-from failsoft.engine.http.generation import Delta, Generation, Update
+from failsoft.engine.http.generation import Delta, Ended, Generation, Update
 from failsoft.engine.http.usage import Usage
 from failsoft.errors import EngineError
 
@@ -28,13 +28,19 @@ _DONE = b"data: [DONE]\n\n"
 
 
 class ChoiceShape(Protocol):
-    """How one route writes a choice of a chunk, as the JSON text of an object."""
+    """How one route writes a choice of a chunk, as the JSON text of an object.
 
-    def delta(self, index: int, text: str) -> str:
-        """New text."""
+    A list holds one for each chunk, in order; an empty one sends nothing.
+    """
 
-    def end(self, index: int, finish_reason: str) -> str:
+    def delta(self, delta: Delta) -> list[str]:
+        """What is new."""
+
+    def end(self, ended: Ended) -> list[str]:
         """The end of a choice."""
+
+    def beside(self, update: Update) -> str:
+        """Fields of the first chunk beside its choices: a comma and JSON, or nothing."""
 
 
 class StreamUsage:
@@ -111,11 +117,13 @@ class EventStream:
 
     def _chunk(self, update: Update) -> bytes:
         self._usage.usage.count(update)
-        if isinstance(update, Delta):
-            choice = self._shape.delta(update.index, update.text)
-        else:
-            choice = self._shape.end(update.index, update.finish_reason)
-        return f"{self._prefix}{choice}]{self._usage.field()}}}\n\n".encode()
+        shape = self._shape
+        choices = shape.delta(update) if isinstance(update, Delta) else shape.end(update)
+        besides = [shape.beside(update), *[""] * len(choices)]
+        return "".join(
+            f"{self._prefix}{choice}]{beside}{self._usage.field()}}}\n\n"
+            for choice, beside in zip(choices, besides, strict=False)
+        ).encode()
 
     def _tail(self) -> bytes:
         if not self._usage.is_last:

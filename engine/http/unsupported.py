@@ -13,39 +13,20 @@ _NOTHING: tuple[Any, ...] = ()
 _OFF: tuple[Any, ...] = (False,)
 
 BOTH: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "logprobs": _OFF,
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
     "length_penalty": (1,),
     "typical_p": (1,),
-    "logit_bias": ({},),
-    "min_tokens": (0,),
-    "response_format": ({"type": "text"},),
-    "skip_special_tokens": (True,),
-    "include_stop_str_in_output": _OFF,
     "use_beam_search": _OFF,
-    "truncate_prompt_tokens": _NOTHING,
-    "prompt_logprobs": _NOTHING,
     "bad_words": ([],),
-    "allowed_token_ids": _NOTHING,
-    "structured_outputs": _NOTHING,
-    "guided_json": _NOTHING,
-    "guided_regex": _NOTHING,
-    "guided_choice": _NOTHING,
-    "guided_grammar": _NOTHING,
-    "grammar": _NOTHING,
-    "json_schema": _NOTHING,
+    "detokenize": (True,),
+    "spaces_between_special_tokens": (True,),
+    "return_tokens_as_token_ids": _OFF,
+    "return_token_ids": _OFF,
+    "guided_whitespace_pattern": _NOTHING,
 }
 """Field to the values that change nothing; null never does."""
 
 CHAT: dict[str, tuple[Any, ...]] = {
     **BOTH,
-    "top_logprobs": (0,),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),  # without tools neither does anything
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
@@ -54,9 +35,6 @@ CHAT: dict[str, tuple[Any, ...]] = {
     "reasoning_effort": ("none",),
     "verbosity": ("medium",),
     "chat_template": _NOTHING,
-    "chat_template_kwargs": ({},),
-    "add_generation_prompt": (True,),
-    "continue_final_message": _OFF,
     "add_special_tokens": _OFF,
     "documents": ([],),
     "echo": _OFF,
@@ -64,9 +42,7 @@ CHAT: dict[str, tuple[Any, ...]] = {
 
 COMPLETION: dict[str, tuple[Any, ...]] = {
     **BOTH,
-    "echo": _OFF,
     "suffix": ("",),
-    "add_special_tokens": (True,),
     "prompt_embeds": _NOTHING,
 }
 

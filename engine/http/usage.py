@@ -9,11 +9,17 @@ class Usage:
     """Adds up an answer's choices while they run.
 
     ``completion_tokens`` counts what the engine sampled, so it may exceed what the
-    text shows by an end token and by what lay behind a stop string.
+    text shows by an end token and by what lay behind a stop string. A prompt counts once,
+    however many choices it has, and so does what the prefix cache held of it.
     """
 
     def __init__(self, generation: Generation) -> None:
-        self._num_prompt = sum(len(request.prompt_ids) for request in generation.requests)
+        self._is_first = [request.sampling.choice_index == 0 for request in generation.requests]
+        self._num_prompt = sum(
+            len(request.prompt_ids)
+            for request, is_first in zip(generation.requests, self._is_first, strict=True)
+            if is_first
+        )
         self._num_output: dict[int, int] = {}
         self._num_cached = 0
 
@@ -21,7 +27,8 @@ class Usage:
         """Take in one update."""
         if isinstance(update, Ended):
             self._num_output[update.index] = update.record.num_output_tokens
-            self._num_cached += update.record.num_cached_tokens
+            if self._is_first[update.index]:
+                self._num_cached += update.record.num_cached_tokens
         else:
             self._num_output[update.index] = update.num_tokens
 

@@ -5,8 +5,14 @@ from collections.abc import Mapping
 
 logger = logging.getLogger(__name__)
 
-_SUPPORTED = {"temperature": float, "top_p": float, "top_k": int, "min_p": float}
-_NEUTRAL = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "typical_p": 1.0}
+_SUPPORTED = {
+    "temperature": float,
+    "top_p": float,
+    "top_k": int,
+    "min_p": float,
+    "repetition_penalty": float,
+}
+_NEUTRAL = {"no_repeat_ngram_size": 0, "typical_p": 1.0}
 """Values that change nothing; another one is asked for in vain, so it is logged."""
 
 

@@ -1,9 +1,8 @@
 """Token ids to text, one id at a time, never half a character.
 
-The pieces joined are what ``tokenizer.decode(ids, skip_special_tokens=True)``
-returns, with one exception made on purpose: a byte-fallback tokenizer decodes a
-run of byte tokens as garbage *as a whole* when its end is invalid, while here
-what was valid when it came stays valid.
+The pieces joined are what ``tokenizer.decode(ids)`` returns, with one exception made on
+purpose: a byte-fallback tokenizer decodes a run of byte tokens as garbage *as a whole* when
+its end is invalid, while here what was valid when it came stays valid.
 """
 
 from typing import TYPE_CHECKING
@@ -21,13 +20,18 @@ MAX_PENDING_TOKENS = 8
 class Detokenizer:
     """Decodes one answer. Not thread-safe.
 
+    Args:
+        tokenizer: Whose ids come.
+        is_special_shown: Whether special tokens are text too, as the tokenizer writes them.
+
     A decoder looks at neighbours (a space before a word, bytes of one character),
     so each call decodes a short window: tokens whose text is out already, then
     the pending ones.
     """
 
-    def __init__(self, tokenizer: "Tokenizer") -> None:
+    def __init__(self, tokenizer: "Tokenizer", *, is_special_shown: bool = False) -> None:
         self._tokenizer = tokenizer
+        self._is_special_shown = is_special_shown
         self._context: list[int] = []
         self._context_text = ""
         self._pending: list[int] = []
@@ -83,4 +87,4 @@ class Detokenizer:
         return self._decode(pending)  # bytes that spoil the run before them
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=True)
+        return self._tokenizer.decode(ids, skip_special_tokens=not self._is_special_shown)

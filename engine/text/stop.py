@@ -13,9 +13,11 @@ class StopStrings:
 
     Args:
         stops: Strings to stop at; empty ones are the caller's fault and refused earlier.
+        is_shown: Whether the stop string itself is let through at the end.
     """
 
-    def __init__(self, stops: Iterable[str]) -> None:
+    def __init__(self, stops: Iterable[str], *, is_shown: bool = False) -> None:
+        self._is_shown = is_shown
         self._stops = tuple(dict.fromkeys(stops))
         self._longest = max((len(stop) for stop in self._stops), default=0)
         self._held = ""
@@ -27,10 +29,10 @@ class StopStrings:
         if self.is_matched or not self._stops:
             return "" if self.is_matched else delta
         text = self._held + delta
-        start = self._find(text)
-        if start is not None:
+        cut = self._find(text)
+        if cut is not None:
             self.is_matched, self._held = True, ""
-            return text[:start]
+            return text[:cut]
         keep = self._num_held(text)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
@@ -41,9 +43,9 @@ class StopStrings:
         return text
 
     def _find(self, text: str) -> int | None:
-        """Return where the stop string begins that ends first in *text*."""
+        """Return where to cut *text* for the stop string that ends first in it."""
         ends = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
-        return min(ends)[1] if ends else None
+        return min(ends)[0 if self._is_shown else 1] if ends else None
 
     def _num_held(self, text: str) -> int:
         """Return the length of the longest tail of *text* that may become a stop string."""

@@ -10,8 +10,10 @@ from failsoft.engine.request import (
     EngineEvent,
     FinishedEvent,
     GenerationRequest,
+    PromptEvent,
     SamplingParams,
     TokenEvent,
+    TokenLogprobs,
 )
 from failsoft.engine.scheduler import Scheduler
 from failsoft.engine.sequence import RowResult, StepPlan
@@ -132,6 +134,8 @@ class Collector:
 
     def __init__(self) -> None:
         self.tokens: dict[str, list[int]] = {}
+        self.logprobs: dict[str, list[TokenLogprobs | None]] = {}
+        self.prompt_logprobs: dict[str, list[TokenLogprobs]] = {}
         self.finished: dict[str, FinishedEvent] = {}
         self._changed = threading.Condition()
 
@@ -139,6 +143,9 @@ class Collector:
         with self._changed:
             if isinstance(event, TokenEvent):
                 self.tokens.setdefault(event.request_id, []).append(event.token_id)
+                self.logprobs.setdefault(event.request_id, []).append(event.logprobs)
+            elif isinstance(event, PromptEvent):
+                self.prompt_logprobs.setdefault(event.request_id, []).extend(event.logprobs)
             else:
                 self.finished[event.request_id] = event
             self._changed.notify_all()

@@ -8,18 +8,18 @@ from failsoft.engine.batch import PackRow, pack, padded_len
 CPU = torch.device("cpu")
 
 
-def make_row(num_tokens: int, start: int, *blocks: int, wants_logits: bool = True) -> PackRow:
+def make_row(num_tokens: int, start: int, *blocks: int, num_logits: int = 1) -> PackRow:
     return PackRow(
         token_ids=list(range(100, 100 + num_tokens)),
         start=start,
         blocks=blocks,
-        wants_logits=wants_logits,
+        num_logits=num_logits,
     )
 
 
 def test_rows_lie_one_behind_the_other() -> None:
     """Positions are the sequence's own; slots follow its block table."""
-    rows = [make_row(3, 0, 7), make_row(1, 5, 2, 9), make_row(2, 3, 4, 5, wants_logits=False)]
+    rows = [make_row(3, 0, 7), make_row(1, 5, 2, 9), make_row(2, 3, 4, 5, num_logits=0)]
 
     inputs = pack(rows, block_size=4, device=CPU)
 

@@ -37,6 +37,17 @@ def test_everything_that_shapes_an_answer_is_handed_on() -> None:
     assert served.codec.has_chat_template
 
 
+def test_a_tokenizer_of_no_known_family_costs_structured_output_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The model is served, and the log says what it cannot do."""
+    strange: Any = SimpleNamespace(**{**vars(LOADED), "eos_token_ids": frozenset()})
+
+    assert describe(LOADED, max_model_len=640).compiler is not None
+    assert describe(strange, max_model_len=640).compiler is None
+    assert "no structured output" in caplog.text
+
+
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Replace store, weights and engine; return what the engine was started with."""

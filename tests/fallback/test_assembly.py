@@ -86,6 +86,24 @@ def test_logprobs_append() -> None:
     assert len(pieces[0]["choices"][0]["logprobs"]["content"]) == 1, "a chunk was changed"
 
 
+def test_vllms_prompt_logprobs_survive_being_streamed_again() -> None:
+    """At the top of a chat, in each choice of a completion; said once in a stream."""
+    prompt = [None, {"5": {"logprob": -1.0}}]
+    chat = chunk({"content": "a"}) | {"prompt_logprobs": prompt}
+    choice = {"index": 0, "text": "a", "prompt_logprobs": prompt, "finish_reason": None}
+    text = {"id": "x", "created": 1, "model": "m", "choices": [choice]}
+    end = {"choices": [{"index": 0, "text": "", "finish_reason": "length"}]}
+
+    in_chat = build(chat, chunk({"content": "b"}), chunk({}, finish="stop")).completion()
+    in_text = build(text, end, kind="completion").completion()
+
+    assert in_chat["prompt_logprobs"] == prompt
+    assert in_text["choices"][0]["prompt_logprobs"] == prompt
+    assert build(*chunks_of(in_chat)).completion() == in_chat
+    assert build(*chunks_of(in_text), kind="completion").completion() == in_text
+    assert ["prompt_logprobs" in one for one in chunks_of(in_chat)] == [True, False]
+
+
 def test_a_completion_is_assembled_too() -> None:
     """``/v1/completions`` has texts, not deltas."""
     choice = {"index": 0, "text": "hi", "finish_reason": "stop"}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.fallback.context_check import lacks, least_tokens, uses_tools
 
 
@@ -61,3 +62,22 @@ def test_what_is_not_known_stops_nothing() -> None:
 def test_tools_are_seen_in_the_request_and_in_the_talk(body: dict[str, Any], uses: bool) -> None:
     """A tool's result rests on a side effect: no cached reply may stand for it."""
     assert uses_tools(body) == uses
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": {}}},
+        {"structured_outputs": {"regex": "a"}},
+        {"guided_choice": ["a"]},
+        {"grammar": "root ::= a"},
+    ],
+)
+def test_a_grammar_under_any_name_needs_an_endpoint_that_follows_it(asked: dict[str, Any]) -> None:
+    """One that does not would ignore the field, and answer with anything."""
+    body = {"messages": [], **asked}
+
+    skipped = lacks(body, context_tokens=None, tools=None, json_schema=False)
+
+    assert skipped is Outcome.SKIPPED_CAPABILITY
+    assert lacks(body, context_tokens=None, tools=None, json_schema=None) is None

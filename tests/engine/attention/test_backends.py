@@ -134,7 +134,7 @@ def test_packed_chunks_equal_attention_written_out(
         pieces = [min(lengths[n] - done[n], rng.choice([1, 1, 3, 6])) for n in picked]
         cuts = [(n, done[n], size) for n, size in zip(picked, pieces, strict=True)]
         rows = [
-            PackRow(token_ids=[0] * size, start=start, blocks=tables[n], wants_logits=False)
+            PackRow(token_ids=[0] * size, start=start, blocks=tables[n], num_logits=0)
             for n, start, size in cuts
         ]
         inputs = pack(rows, block_size=BLOCK, device=CPU).attention
@@ -162,7 +162,7 @@ def test_rubbish_behind_the_end_of_a_context_is_never_seen() -> None:
         tensor.fill_(1e4)
     torch.manual_seed(0)
     q, k, v = torch.randn(6, 1, 8), torch.randn(2, 1, 8), torch.randn(2, 1, 8)
-    rows = [PackRow(token_ids=[0], start=0, blocks=(2,), wants_logits=False)]
+    rows = [PackRow(token_ids=[0], start=0, blocks=(2,), num_logits=0)]
     inputs = pack(rows, block_size=BLOCK, device=CPU).attention
     pool.write(0, inputs.slots, k, v)
 
@@ -187,8 +187,8 @@ def test_scrubbing_removes_not_a_number() -> None:
 def test_a_window_needs_only_its_own_blocks() -> None:
     """Blocks wholly left of the window are not gathered, for decodes and for chunks."""
     rows = [
-        PackRow(token_ids=[0], start=39, blocks=tuple(range(10)), wants_logits=True),
-        PackRow(token_ids=[0] * 3, start=36, blocks=tuple(range(10)), wants_logits=True),
+        PackRow(token_ids=[0], start=39, blocks=tuple(range(10)), num_logits=1),
+        PackRow(token_ids=[0] * 3, start=36, blocks=tuple(range(10)), num_logits=1),
     ]
     inputs = pack(rows, block_size=BLOCK, device=CPU).attention
 
@@ -201,8 +201,7 @@ def test_decodes_of_very_different_context_are_not_padded_to_one_length() -> Non
     """One long conversation does not make every short one pay for its length."""
     lengths = [64, 60, 58, 8, 7, 1]
     rows = [
-        PackRow(token_ids=[0], start=n - 1, blocks=tuple(range(16)), wants_logits=True)
-        for n in lengths
+        PackRow(token_ids=[0], start=n - 1, blocks=tuple(range(16)), num_logits=1) for n in lengths
     ]
 
     buckets = pack(rows, block_size=BLOCK, device=CPU).attention.decode_buckets(None)
@@ -217,8 +216,7 @@ def test_many_decodes_are_gathered_in_parts_that_a_cache_holds(
     monkeypatch.setattr(inputs_module, "BUCKET_POSITIONS", 32)
     lengths = [60, 16, 16, 13, 16, 15]
     rows = [
-        PackRow(token_ids=[0], start=n - 1, blocks=tuple(range(16)), wants_logits=True)
-        for n in lengths
+        PackRow(token_ids=[0], start=n - 1, blocks=tuple(range(16)), num_logits=1) for n in lengths
     ]
 
     buckets = pack(rows, block_size=BLOCK, device=CPU).attention.decode_buckets(None)

@@ -6,14 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import httpx2
 
 from failsoft.config.http import HttpConfig
+from failsoft.engine.http.engine_port import EnginePort
 from failsoft.engine.http.metrics import ServerMetrics
 from failsoft.engine.http.served import ServedModel, ServerState
 from failsoft.engine.http.server import EngineServer, base_url, bind
+from failsoft.engine.structured.compiler import Compiler
+from failsoft.engine.structured.token_table import build_table
 from failsoft.engine.text.codec import TextCodec
 from tests.engine.fake_engine import FakeEngine
 from tests.engine.tiny_tokenizer import (
@@ -37,6 +41,17 @@ def answer(text: str) -> list[int]:
     return [*ids_of(text), token_id(byte_level_tokenizer(), "<|im_end|>")]
 
 
+@cache
+def tiny_compiler(num_padding: int = 0) -> Compiler:
+    """Compiles grammars for the tiny tokenizer, and logits wider than it by *num_padding*."""
+    tokenizer = byte_level_tokenizer()
+    vocab_size = tokenizer.get_vocab_size() + num_padding
+    table = build_table(
+        tokenizer, vocab_size=vocab_size, eos_token_ids=[token_id(tokenizer, "<|im_end|>")]
+    )
+    return Compiler(table, vocab_size=vocab_size)
+
+
 def make_served(**changes: Any) -> ServedModel:
     """The tiny model as a version."""
     chat_template = changes.pop("chat_template", TEMPLATE)
@@ -50,11 +65,12 @@ def make_served(**changes: Any) -> ServedModel:
         "max_model_len": 512,
         "vocab_size": byte_level_tokenizer().get_vocab_size(),
         "eos_token_ids": frozenset({token_id(byte_level_tokenizer(), "<|im_end|>")}),
+        "compiler": tiny_compiler(),
     }
     return ServedModel(**{**fields, **changes})
 
 
-def make_state(engine: FakeEngine, served: ServedModel | None = None, **config: Any) -> ServerState:
+def make_state(engine: EnginePort, served: ServedModel | None = None, **config: Any) -> ServerState:
     """The routes' state over an engine."""
     served = served or make_served()
     return ServerState(
@@ -102,6 +118,16 @@ class Rig:
 def running(engine: FakeEngine, served: ServedModel | None = None, **config: Any) -> Iterator[Rig]:
     """Serve *engine* on a thread until the block ends."""
     state = make_state(engine, served, **config)
+    try:
+        with serving(state) as (server, url, client):
+            yield Rig(engine=engine, state=state, server=server, url=url, client=client)
+    finally:
+        engine.close()
+
+
+@contextlib.contextmanager
+def serving(state: ServerState) -> Iterator[tuple[EngineServer, str, httpx2.Client]]:
+    """Serve *state* on a thread until the block ends; yield server, URL and a client."""
     is_ready = threading.Event()
     server = EngineServer(state, drain_s=1.0, on_ready=is_ready.set)
     sock = bind("127.0.0.1", 0)
@@ -111,11 +137,10 @@ def running(engine: FakeEngine, served: ServedModel | None = None, **config: Any
         assert is_ready.wait(10)
         url = base_url(sock)
         with httpx2.Client(base_url=url, timeout=20, verify=False) as client:
-            yield Rig(engine=engine, state=state, server=server, url=url, client=client)
+            yield server, url, client
     finally:
         server.should_exit = True
         thread.join()
-        engine.close()
         sock.close()
 
 

@@ -95,7 +95,7 @@ def test_answered_requests_are_counted_with_their_tokens_and_times() -> None:
     """Two answers, one of them cut by max_tokens, and one refusal."""
     with running(FakeEngine(lambda r: answer("hello there"))) as rig:
         first, second = rig.chat().json(), rig.chat(max_tokens=2).json()
-        rig.chat(n=3)
+        rig.chat(best_of=3)
         rig.chat("the " * 600)
         found = samples(rig)
 

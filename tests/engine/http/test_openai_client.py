@@ -7,6 +7,7 @@ import openai
 import pytest
 
 from tests.engine.http.conftest import GREETING
+from tests.engine.http.real_rig import RealRig
 from tests.engine.http.rig import DIGEST, MODEL, Rig, answer, ids_of
 
 
@@ -147,3 +148,42 @@ def test_the_callers_request_id_comes_back(client: openai.OpenAI) -> None:
         )
 
     assert caught.value.request_id == "trace-7"
+
+
+def test_the_client_reads_choices_and_log_probabilities(real: RealRig) -> None:
+    """Typed, of chats and of completions, whole and streamed."""
+    client = openai.OpenAI(base_url=f"{real.url}/v1", api_key="unused", max_retries=0)
+    with client:
+        chat = client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": "hi"}],
+            n=2,
+            seed=1,
+            logprobs=True,
+            top_logprobs=2,
+            max_completion_tokens=5,
+            extra_body={"ignore_eos": True},
+        )
+        text = client.completions.create(
+            model=MODEL, prompt=["a", "the fox"], echo=True, logprobs=1, max_tokens=1
+        )
+        with client.completions.create(
+            model=MODEL,
+            prompt="the fox",
+            logprobs=1,
+            max_tokens=4,
+            stream=True,
+            extra_body={"ignore_eos": True},
+        ) as stream:
+            parts = [chunk.choices[0].logprobs for chunk in stream]
+
+    for choice in chat.choices:
+        assert choice.logprobs is not None
+        assert choice.logprobs.content is not None
+        assert [len(token.top_logprobs) for token in choice.logprobs.content] == [2] * 5
+    assert [choice.index for choice in text.choices] == [0, 1]
+    scored = text.choices[1].logprobs
+    assert scored is not None
+    assert scored.tokens is not None
+    assert "".join(scored.tokens[:-1]) == "the fox"
+    assert sum(len(part.tokens or []) for part in parts if part is not None) == 4

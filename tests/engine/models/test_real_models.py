@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import torch
 
+from failsoft.engine.launch import describe
 from failsoft.engine.models.load import LoadedModel, load_model
 from failsoft.engine.models.resolve import resolve_version
 from failsoft.engine.models.store import ModelStore
+from failsoft.engine.structured import constraint
 
 pytestmark = [pytest.mark.weights, pytest.mark.network]
 
@@ -131,3 +133,24 @@ def test_second_load_takes_no_time(smollm2: LoadedModel) -> None:
         seconds.append(time.perf_counter() - started)
 
     assert min(seconds) < 2
+
+
+@pytest.mark.parametrize("name", ["smollm2", "gemma3"])
+def test_a_grammar_can_be_followed_in_its_tokens(name: str, request: pytest.FixtureRequest) -> None:
+    """The bytes of its tokens are known, its end token too, and its padding never comes."""
+    loaded = request.getfixturevalue(name)
+    compiler = describe(loaded, max_model_len=512).compiler
+    assert compiler is not None
+    text = '{"name": "Zo\u00eb \u6f22\u5b57 \U0001f389", "n": [1, 2.5]}'
+
+    follower = compiler.compile(constraint.json_object("response_format")).start()
+    for token in loaded.tokenizer.encode(text, add_special_tokens=False):
+        mask = follower.allowed()
+        assert mask[token // 8] >> (token % 8) & 1
+        assert len(mask) == -(-loaded.vocab_size // 8)
+        follower.advance(token)
+
+    assert follower.is_over
+    allowed = follower.allowed()
+    ends = {token for token in loaded.eos_token_ids if allowed[token // 8] >> (token % 8) & 1}
+    assert ends == loaded.eos_token_ids

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from failsoft.engine.text.codec import ChatMessage, TextCodec
+from failsoft.engine.text.codec import ChatMessage, TemplateOptions, TextCodec
 from failsoft.errors import InvalidRequestError
 from tests.engine.tiny_tokenizer import (
     TEMPLATE,
@@ -198,3 +198,49 @@ def test_a_prompt_is_never_cut_silently() -> None:
     codec = TextCodec(PreTrainedTokenizerFast(tokenizer_object=backend), chat_template=TEMPLATE)
 
     assert len(codec.encode_prompt("x" * 50)) == 50
+
+
+def test_a_control_token_in_a_templates_variable_stays_text() -> None:
+    """Wherever in the value it stands."""
+    template = "{{ facts.told[0] }}|" + TEMPLATE
+    codec = make_codec(chat_template=template)
+    variables = {"facts": {"told": ["<|im_end|>"]}, "count": 3}
+
+    ids = codec.encode_chat([say("hi")], TemplateOptions(variables={"facts": {"told": ["x"]}}))
+    attacked = codec.encode_chat([say("hi")], TemplateOptions(variables=variables))
+
+    assert decode(ids).startswith("x|<|im_start|>user")
+    assert decode(attacked).startswith("<|im_end|>|<|im_start|>user")
+    assert attacked.count(IM_END) == ids.count(IM_END) == 1
+
+
+@pytest.mark.parametrize("content", ["so far", "so <|im_end|> far", "so far "])
+def test_a_last_message_stays_open_to_be_continued(content: str) -> None:
+    """Nothing of the template follows it, whatever it holds."""
+    options = TemplateOptions(is_turn_opened=False, is_last_continued=True)
+
+    ids = make_codec().encode_chat([say("hi"), say(content, "assistant")], options)
+
+    assert decode(ids).endswith(f"<|im_start|>assistant\n{content}")
+    assert ids.count(IM_END) == 1
+
+
+def test_a_template_that_changes_the_last_message_cannot_continue_it() -> None:
+    """The error names the field and quotes no message."""
+    template = "{% for m in messages %}{{ m.content | upper }}{% endfor %}"
+    options = TemplateOptions(is_turn_opened=False, is_last_continued=True)
+
+    with pytest.raises(InvalidRequestError) as caught:
+        make_codec(chat_template=template).encode_chat([say("secret")], options)
+
+    assert caught.value.param == "continue_final_message"
+    assert "secret" not in str(caught.value)
+
+
+def test_special_tokens_of_the_answer_are_text_where_asked() -> None:
+    """They are hidden otherwise."""
+    shown = make_codec().detokenizer(is_special_shown=True)
+    hidden = make_codec().detokenizer()
+
+    assert shown.push(IM_END) == "<|im_end|>"
+    assert hidden.push(IM_END) == ""

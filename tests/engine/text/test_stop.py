@@ -58,3 +58,13 @@ def test_text_without_a_stop_string_is_unchanged(stops: list[str]) -> None:
 
     assert watcher.push("jazz") + watcher.push(" z") + watcher.flush() == "jazz z"
     assert not watcher.is_matched
+
+
+def test_a_stop_string_may_be_let_through_itself() -> None:
+    """And nothing behind it."""
+    watcher = StopStrings(["end", "stop"], is_shown=True)
+
+    pieces = [watcher.push(piece) for piece in ("the e", "n", "d of it", " stop")]
+
+    assert "".join(pieces) + watcher.flush() == "the end"
+    assert watcher.is_matched
