@@ -5,6 +5,7 @@ FailsoftError
 ├─ ConfigError(key, value, allowed)               never retried
 ├─ StoreError(url)                                the database refused; no call fails of it
 ├─ DemoError(log)                                 the demo could not be staged
+├─ BenchError                                     a benchmark could not be run to its end
 ├─ EngineError
 │  ├─ ModelError                                  about stored files, never about a request
 │  │  ├─ ModelSourceError(source)                 cannot be resolved or is not pinned
@@ -89,6 +90,10 @@ class DemoError(FailsoftError):
         said = f", its last words were: {last.strip()}" if last else ""
         super().__init__(f"{message}{said}; run `failsoft up` by itself to see all it says")
         self.log = log
+
+
+class BenchError(FailsoftError):
+    """A benchmark could not be run to its end; a figure of half a run would be none."""
 
 
 class EngineError(FailsoftError):
