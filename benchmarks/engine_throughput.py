@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from benchmarks.engine_session import load, open_engine, run_batch
 from benchmarks.proof import Line
 from benchmarks.workload import Item, Workload, load_workload
 from failsoft.config.engine import EngineConfig
+from failsoft.engine.bench.padded import generate_padded
 
 SHORT_ITEMS, SHORT_RUNNING = 16, 4
 """What CI repeats: as many batches as the whole has, a quarter as wide."""
@@ -31,18 +30,7 @@ def padded_generate_s(model: Any, workload: Workload) -> float:
     started_s = time.monotonic()
     for first in range(0, len(workload.items), workload.max_running):
         batch = workload.items[first : first + workload.max_running]
-        width = max(len(item.prompt_ids) for item in batch)
-        padded = [[0] * (width - len(item.prompt_ids)) + [*item.prompt_ids] for item in batch]
-        mask = [[0] * (width - len(item.prompt_ids)) + [1] * len(item.prompt_ids) for item in batch]
-        with torch.inference_mode():
-            model.generate(
-                input_ids=torch.tensor(padded),
-                attention_mask=torch.tensor(mask),
-                max_new_tokens=max(item.output_len for item in batch),
-                do_sample=False,
-                eos_token_id=None,
-                pad_token_id=0,
-            )
+        generate_padded(model, batch)
     return time.monotonic() - started_s
 
 

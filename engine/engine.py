@@ -70,6 +70,7 @@ class Engine:
         version_digest: Of the version served; enters records and KV block keys.
         config: Settings.
         clock: Monotonic seconds.
+        self_test_error: What the self-test at load measured, for `stats`.
     """
 
     def __init__(
@@ -82,11 +83,13 @@ class Engine:
         version_digest: str,
         config: EngineConfig,
         clock: Callable[[], float] = time.monotonic,
+        self_test_error: float | None = None,
     ) -> None:
         self.config = config
         self.limits = limits
         self.step_log = StepLog()
         self._clock = clock
+        self._self_test_error = self_test_error
         self._scheduler = Scheduler(
             pool=BlockPool(num_blocks=num_blocks, block_size=config.block_size),
             max_running=config.max_running,
@@ -172,6 +175,7 @@ class Engine:
             eos_token_ids=eos_token_ids,
             version_digest=version_digest,
             config=config,
+            self_test_error=prepared.self_test.max_error,
         )
 
     def __enter__(self) -> Self:
@@ -251,6 +255,8 @@ class Engine:
             prefix_hit_tokens_total=scheduler.prefix_hit_tokens_total,
             forward_errors_total=self._loop.forward_errors_total,
             failed_steps_in_a_row=self._loop.failed_steps_in_a_row,
+            steps=self._loop.tallies.read(),
+            self_test_error=self._self_test_error,
         )
 
     def drain(self, timeout_s: float) -> bool:

@@ -61,7 +61,7 @@ def open_server(
     """
     run = gently if is_gentle else _plainly
     loaded, config = run(
-        lambda: _load(name, options=options, config_path=config_path, on_phase=on_phase)
+        lambda: load_version(name, options=options, config_path=config_path, on_phase=on_phase)
     )
     from failsoft.engine.engine import Engine
 
@@ -81,14 +81,19 @@ def _plainly(work: Callable[[], _T]) -> _T:
     return work()
 
 
-def _load(
+def load_version(
     name: str,
     *,
     options: Mapping[str, Any],
     config_path: Path | None,
     on_phase: Callable[[str], None],
 ) -> tuple["LoadedModel", EngineConfig]:
-    """Return the loaded version and the settings for its engine; imports torch."""
+    """Return the loaded version and the settings for its engine; imports torch.
+
+    Raises:
+        ConfigError: There is no such version, or a setting is wrong.
+        ModelError: The model cannot be fetched or loaded.
+    """
     from failsoft.engine.device import pick_device
     from failsoft.engine.models.load import load_model
     from failsoft.engine.models.resolve import resolve_version

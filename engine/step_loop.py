@@ -22,6 +22,7 @@ from failsoft.engine.request import (
 from failsoft.engine.scheduler import Scheduler
 from failsoft.engine.sequence import RowResult, Scored, Sequence, StepPlan
 from failsoft.engine.step_log import StepLog
+from failsoft.engine.step_stats import StepTallies
 from failsoft.errors import DeadlineExceededError, EngineError, ForwardError
 from failsoft.records import FinishReason, RequestRecord, StepRecord
 
@@ -68,6 +69,7 @@ class StepLoop:
         self.forward_errors_total = 0
         self.failed_steps_in_a_row = 0
         self.last_settled_s = clock()
+        self.tallies = StepTallies()
         self._runner = runner
         self._clock = clock
         self._eos_token_ids = eos_token_ids
@@ -115,9 +117,10 @@ class StepLoop:
         plan = self.scheduler.schedule(started_s)
         results = self._run(plan)
         now_s = self._clock()
+        self.tallies.note_gaps(plan, results, now_s)
         for sequence, result in self.scheduler.settle(plan, results, now_s):
             self._tell(sequence, result)
-        has_failed = all(map(_is_fault, results))
+        has_failed = all(map(_is_models_fault, results))
         self.failed_steps_in_a_row = self.failed_steps_in_a_row + 1 if has_failed else 0
         self.last_settled_s = now_s
         self._log(plan, self._clock() - started_s)
@@ -232,9 +235,10 @@ class StepLoop:
             seconds=seconds,
         )
         self._step_log.append(record)
+        self.tallies.note_step(plan, seconds)
 
 
-def _is_fault(result: RowResult) -> bool:
-    """Whether the engine has failed a row, and not the row itself by what it asked for."""
-    is_of_request = isinstance(result, ForwardError) and result.is_of_request
-    return isinstance(result, EngineError) and not is_of_request
+def _is_models_fault(result: RowResult) -> bool:
+    """Whether a row failed by something that may befall the next request too."""
+    is_callers = isinstance(result, ForwardError) and result.is_callers_doing
+    return isinstance(result, EngineError) and not is_callers

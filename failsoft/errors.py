@@ -5,6 +5,7 @@ FailsoftError
 ├─ ConfigError(key, value, allowed)               never retried
 ├─ StoreError(url)                                the database refused; no call fails of it
 ├─ DemoError(log)                                 the demo could not be staged
+├─ BenchError                                     a benchmark could not be run to its end
 ├─ EngineError
 │  ├─ ModelError                                  about stored files, never about a request
 │  │  ├─ ModelSourceError(source)                 cannot be resolved or is not pinned
@@ -13,10 +14,11 @@ FailsoftError
 │  ├─ InvalidRequestError(param, code)            the caller's fault, HTTP 400
 │  │  ├─ RequestTooLongError(num_tokens, limit)
 │  │  └─ UnknownModelError(model, served)         HTTP 404
+│  ├─ BodyTooSlowError(limit_s)                   HTTP 408, the upload took too long
 │  ├─ QueueFullError(num_waiting, limit)          HTTP 503, another engine may have room
 │  ├─ EngineStoppedError                          HTTP 503, draining or closed
 │  ├─ DeadlineExceededError(late_s)               HTTP 504, must not be retried
-│  ├─ ForwardError(step, kind)                    HTTP 500, one forward failed
+│  ├─ ForwardError(kind)                          HTTP 500 or 400, one forward failed
 │  └─ OutOfBlocksError(needed, free)              our own accounting is wrong: a bug
 ├─ AlreadyRunningError(home, pid, url)             a second `failsoft up` on one folder
 └─ FallbackError
@@ -88,6 +90,10 @@ class DemoError(FailsoftError):
         said = f", its last words were: {last.strip()}" if last else ""
         super().__init__(f"{message}{said}; run `failsoft up` by itself to see all it says")
         self.log = log
+
+
+class BenchError(FailsoftError):
+    """A benchmark could not be run to its end; a figure of half a run would be none."""
 
 
 class EngineError(FailsoftError):
@@ -168,8 +174,9 @@ class RequestTooLongError(InvalidRequestError):
 
     def __init__(self, *, num_tokens: int, limit: int, what: str, param: str) -> None:
         super().__init__(
-            f"{what} needs {num_tokens} tokens, this engine has room for {limit}; "
-            "shorten the prompt or ask for fewer output tokens",
+            # LiteLLM and others know the case by OpenAI's own words for it.
+            f"This model's maximum context length is {limit} tokens; {what} needs {num_tokens}. "
+            "Shorten the prompt or ask for fewer output tokens",
             param=param,
             code="context_length_exceeded",
         )
@@ -193,6 +200,20 @@ class UnknownModelError(InvalidRequestError):
         )
         self.model = model
         self.served = served
+
+
+class BodyTooSlowError(EngineError):
+    """A request's body did not arrive in time; nothing was queued (HTTP 408).
+
+    Attributes:
+        limit_s: Seconds that a body may take.
+    """
+
+    def __init__(self, *, limit_s: float) -> None:
+        super().__init__(
+            f"the body did not arrive within {limit_s:g} s; send it again, or a shorter one"
+        )
+        self.limit_s = limit_s
 
 
 class QueueFullError(EngineError):
@@ -244,8 +265,8 @@ class ForwardError(EngineError):
         self.kind = kind
 
     @property
-    def is_of_request(self) -> bool:
-        """Whether what the request asked for is to blame, and no forward has failed."""
+    def is_callers_doing(self) -> bool:
+        """Whether the request itself made it fail, so that it says nothing of the model."""
         return self.kind in ("no_token", "grammar")
 
 

@@ -4,6 +4,7 @@ Stamps are ``time.monotonic()`` seconds of the process that made them and mean
 nothing in another process; durations do.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -53,6 +54,13 @@ class RequestTiming:
         if self.first_scheduled_s is None or self.first_token_s is None:
             return None
         return self.first_token_s - self.first_scheduled_s
+
+    @property
+    def inference_s(self) -> float | None:
+        """Seconds from the first step that held it to its last token."""
+        if self.first_scheduled_s is None or self.last_token_s is None:
+            return None
+        return self.last_token_s - self.first_scheduled_s
 
     @property
     def decode_s(self) -> float | None:
@@ -116,6 +124,32 @@ class StepRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """How often values fell below each of some bounds."""
+
+    bounds: tuple[float, ...]
+    """Upper bounds, rising, each within its bucket."""
+    counts: tuple[int, ...]
+    """Values in each bucket; one more than bounds, for what exceeds them all."""
+    total: float
+    """Sum of the values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStats:
+    """How one engine's steps went since its start."""
+
+    seconds: Mapping[str, Distribution]
+    """Duration of a step, by what it held: ``prefill``, ``decode`` or ``mixed``."""
+    tokens: Distribution
+    """Tokens packed into a step."""
+    rows: Distribution
+    """Requests in a step."""
+    gaps_s: Distribution
+    """Seconds between two tokens of one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
     """A snapshot of one engine; counters only grow."""
 
@@ -137,3 +171,7 @@ class EngineStats:
     forward_errors_total: int
     failed_steps_in_a_row: int
     """Steps in which no request got anywhere, since the last in which one did."""
+    steps: StepStats | None = None
+    """None where nobody counts them."""
+    self_test_error: float | None = None
+    """Largest error of the self-test at load, in standard deviations of the logits."""

@@ -13,7 +13,7 @@ from failsoft.fallback.discovery import RunningEngine
 
 _RUNNING = "failsoft_num_requests_running"
 _WAITING = "failsoft_num_requests_waiting"
-_KV_USED = "failsoft_kv_cache_usage_ratio"
+_KV_USED = "failsoft_kv_cache_usage_perc"
 _SAMPLE = re.compile(r"^(?P<name>failsoft_\w+)(?:\{.*\})? (?P<value>\S+)", re.MULTILINE)
 
 

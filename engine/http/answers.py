@@ -11,10 +11,11 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from failsoft.engine.http import latency
 from failsoft.engine.http.body import read_json
 from failsoft.engine.http.choice import Part
 from failsoft.engine.http.disconnect import cancel_when_gone
-from failsoft.engine.http.generation import Delta, Generation
+from failsoft.engine.http.generation import Delta, Ended, Generation
 from failsoft.engine.http.grammars import may_need_grammar
 from failsoft.engine.http.params import Arrival, read_arrival
 from failsoft.engine.http.schemas import GenerationBody
@@ -63,7 +64,7 @@ async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
         if state.is_draining:
             raise EngineStoppedError("the engine drains and takes no more requests; ask another")
         arrival = read_arrival(request.headers, arrival_s)
-        raw = await read_json(request, max_bytes=state.config.max_body_bytes)
+        raw = await read_json(request, config=state.config)
         if may_need_grammar(raw):
             work = partial(prepare, raw, state, answer_id, arrival)
             loop = asyncio.get_running_loop()
@@ -73,6 +74,7 @@ async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
         else:
             body, generation = prepare(raw, state, answer_id, arrival)
         generation.start()
+        state.metrics.count_taken(generation.requests, body.n or 1)
     except EngineError as exc:
         state.metrics.count_rejected(exc)
         raise
@@ -115,7 +117,7 @@ async def collect(
     """
     usage = Usage(ask.generation)
     parts: dict[int, Part] = {}
-    ends: dict[int, str] = {}
+    ends: dict[int, Ended] = {}
     async with cancel_when_gone(request.receive, ask.generation):
         async for updates in ask.generation.updates():
             for update in updates:
@@ -123,18 +125,21 @@ async def collect(
                 if isinstance(update, Delta):
                     parts[update.index] = parts.get(update.index, Part()).then(update.part)
                 else:
-                    ends[update.index] = update.finish_reason
+                    ends[update.index] = update
         if ask.generation.is_cancelled:
             return Response(status_code=499)
     choices = [
-        CollectedChoice(index=index, part=parts.get(index, Part()), finish_reason=reason)
-        for index, reason in sorted(ends.items())
+        CollectedChoice(
+            index=index, part=parts.get(index, Part()), finish_reason=ends[index].finish_reason
+        )
+        for index in sorted(ends)
     ]
+    timings = [end.record.timing for end in ends.values()]
     served = request.app.state.server.served
 
     def respond() -> Response:
         body = {**head_of(ask, served, kind), **write(choices), "usage": usage.as_dict()}
-        return JSONResponse(body, headers=served.headers)
+        return JSONResponse(body, headers={**served.headers, **latency.split(timings)})
 
     is_long = sum(choice.part.num_scored for choice in choices) > MAX_INLINE_SCORED
     return await asyncio.to_thread(respond) if is_long else respond()

@@ -2,33 +2,24 @@
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from failsoft.engine.http import chat, completions, health, models
 from failsoft.engine.http.base_app import base_app
 from failsoft.engine.http.errors import fault_of
 from failsoft.engine.http.guard import Guard, admit_key
+from failsoft.engine.http.openapi import build_document
+from failsoft.engine.http.operations import OPERATIONS
 from failsoft.engine.http.request_id import RequestIds
 from failsoft.engine.http.served import ServerState
 from failsoft.errors import EngineError
 
-_ROUTES = [
-    Route("/v1/chat/completions", chat.create, methods=["POST"]),
-    Route("/v1/completions", completions.create, methods=["POST"]),
-    Route("/v1/models", models.list_all),
-    Route("/v1/models/{model_id:path}", models.retrieve),
-    Route("/health", health.live),
-    Route("/health/live", health.live),
-    Route("/health/ready", health.ready),
-    Route("/metrics", health.metrics),
-]
-
 
 def build_app(state: ServerState) -> ASGIApp:
     """Return the application over *state*; who runs it opens ``state.mailbox`` on its loop."""
-    app = base_app(_ROUTES, {EngineError: _on_engine_error})
+    routes = [operation.route for operation in OPERATIONS]
+    app = base_app(routes, {EngineError: _on_engine_error})
     app.state.server = state
+    app.state.document = build_document(state, OPERATIONS)
     return Guard(
         RequestIds(app),
         hosts=(state.config.host, *state.config.allowed_hosts),

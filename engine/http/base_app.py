@@ -10,9 +10,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from failsoft.engine.http.errors import Fault
 
+Handler = Callable[[Request], Awaitable[Response | ASGIApp]]
+"""Answers one route."""
 OnError = Callable[[Request, Exception], Awaitable[Response]]
 
 

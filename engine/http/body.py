@@ -1,26 +1,39 @@
 """Read one request's JSON body: bounded, valid, and refused with a reason otherwise."""
 
+import asyncio
 import json
 from typing import Any, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
-from failsoft.errors import InvalidRequestError
+from failsoft.config.http import HttpConfig
+from failsoft.errors import BodyTooSlowError, InvalidRequestError
+
+MAX_DEPTH = 100
+"""Lists and objects inside one another at most; Python's own parser allows about a thousand,
+and what works on the body afterwards has less room on its stack."""
 
 
-async def read_json(request: Request, *, max_bytes: int) -> dict[str, Any]:
+async def read_json(request: Request, *, config: HttpConfig) -> dict[str, Any]:
     """Return the body as a JSON object.
 
     Raises:
-        InvalidRequestError: It is longer than *max_bytes* (code ``request_too_large``),
-            not UTF-8, not JSON (``NaN`` is not), nested too deep, or not an object.
+        InvalidRequestError: It is longer than ``config.max_body_bytes`` (code
+            ``request_too_large``), not UTF-8, not JSON (``NaN`` is not), nested deeper than
+            MAX_DEPTH, or not an object.
+        BodyTooSlowError: It took longer than ``config.body_timeout_s``.
         starlette.requests.ClientDisconnect: The client left while sending it.
     """
+    max_bytes, limit_s = config.max_body_bytes, config.body_timeout_s
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > max_bytes:
         raise _too_large(max_bytes)
-    return await receive_json(request.receive, max_bytes=max_bytes)
+    try:
+        async with asyncio.timeout(limit_s):
+            return await receive_json(request.receive, max_bytes=max_bytes)
+    except TimeoutError:
+        raise BodyTooSlowError(limit_s=limit_s) from None
 
 
 async def receive_json(receive: Receive, *, max_bytes: int) -> dict[str, Any]:
@@ -48,6 +61,8 @@ def parse_json(raw: bytes) -> dict[str, Any]:
         body = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
         if b"\\ud" in raw.lower():  # json.loads lets half a surrogate pair through
             json.dumps(body, ensure_ascii=False).encode("utf-8")
+        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:  # else it cannot be deeper
+            _check_depth(body)
     except (ValueError, RecursionError) as exc:
         raise InvalidRequestError(
             f"the body is not valid JSON in UTF-8: {_explain(exc)}", param=None, code="invalid_json"
@@ -59,6 +74,20 @@ def parse_json(raw: bytes) -> dict[str, Any]:
             code="invalid_json",
         )
     return body
+
+
+def _check_depth(body: object) -> None:
+    """Raise RecursionError if *body* is nested deeper than MAX_DEPTH."""
+    level = [body]
+    for _ in range(MAX_DEPTH):
+        nested = [each for each in level if isinstance(each, dict | list)]
+        level = [
+            member
+            for each in nested
+            for member in (each.values() if isinstance(each, dict) else each)
+        ]
+    if any(isinstance(each, dict | list) for each in level):
+        raise RecursionError
 
 
 def _too_large(max_bytes: int) -> InvalidRequestError:
@@ -78,7 +107,7 @@ def _explain(exc: Exception) -> str:
     if isinstance(exc, json.JSONDecodeError):
         return f"{exc.msg} at line {exc.lineno} column {exc.colno}"
     if isinstance(exc, RecursionError):
-        return "nested too deep"
+        return f"nested deeper than {MAX_DEPTH} levels"
     if isinstance(exc, UnicodeDecodeError):
         return f"byte {exc.start} is not UTF-8"
     if isinstance(exc, UnicodeEncodeError):

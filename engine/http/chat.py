@@ -21,6 +21,7 @@ from failsoft.engine.http.params import (
 )
 from failsoft.engine.http.schemas import ChatBody, GenerationBody, parse
 from failsoft.engine.http.served import ServerState
+from failsoft.engine.http.token_schemas import TokenizeChatBody
 from failsoft.engine.http.tools import CallPlan, plan_calls, reader_of
 from failsoft.engine.request import MAX_LOGPROBS, check_integer
 from failsoft.engine.text.codec import TemplateOptions
@@ -43,7 +44,7 @@ def _prepare(
 ) -> tuple[GenerationBody, Generation]:
     served = state.served
     body = parse(ChatBody, raw)
-    check_model(body, served)
+    check_model(body.model, served)
     unsupported.refuse_unsupported(raw, unsupported.CHAT)
     num_choices(body, num_prompts=1)
     messages = [turn.to_message(index) for index, turn in enumerate(body.messages)]
@@ -52,7 +53,7 @@ def _prepare(
         body,
         served,
         request_id=answer_id,
-        prompt_ids=served.codec.encode_chat(messages, _template_options(body, plan)),
+        prompt_ids=served.codec.encode_chat(messages, template_options(body, plan)),
         prompt_param="messages",
         arrival=arrival,
         wishes=_wishes(body),
@@ -68,7 +69,7 @@ def _prepare(
     return body, Generation(state, requests, text)
 
 
-def _template_options(body: ChatBody, plan: CallPlan) -> TemplateOptions:
+def template_options(body: ChatBody | TokenizeChatBody, plan: CallPlan) -> TemplateOptions:
     """Return them; a last message to be continued has no turn opened behind it by itself."""
     is_continued = body.continue_final_message or False
     asked = body.add_generation_prompt

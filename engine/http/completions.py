@@ -45,7 +45,7 @@ def _prepare(
     raw: dict[str, Any], state: ServerState, answer_id: str, arrival: Arrival
 ) -> tuple[GenerationBody, Generation]:
     body = parse(CompletionBody, raw)
-    check_model(body, state.served)
+    check_model(body.model, state.served)
     unsupported.refuse_unsupported(raw, unsupported.COMPLETION)
     num_choices(body, num_prompts=len(body.prompt))
     wanted = read_format(body)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from failsoft.errors import (
+    BodyTooSlowError,
     DeadlineExceededError,
     EngineError,
     EngineStoppedError,
@@ -81,6 +82,9 @@ def fault_of(error: EngineError) -> Fault:
             return Fault(404, text, error.code, error.param)
         case InvalidRequestError():
             return Fault(400, text, error.code, error.param)
+        case BodyTooSlowError():
+            # The rest of the body may still come: nothing after it could be told apart.
+            return Fault(408, text, "body_too_slow", headers={"connection": "close"})
         case QueueFullError():
             seconds = max(1, math.ceil(error.retry_after_s))
             return Fault(503, text, "queue_full", headers={"retry-after": str(seconds)})
@@ -88,8 +92,8 @@ def fault_of(error: EngineError) -> Fault:
             return Fault(503, text, "engine_stopped", headers={"retry-after": "1"})
         case DeadlineExceededError():
             return Fault(504, text, "deadline_exceeded", headers=NEVER_RETRY)
-        case ForwardError() if error.is_of_request:
-            return Fault(400, text, error.kind)
+        case ForwardError() if error.is_callers_doing:
+            return Fault(400, text, error.kind, headers=NEVER_RETRY)
         case ForwardError():
             # The same prompt makes the same bad logits; other kinds may be a neighbour's doing.
             headers = NEVER_RETRY if error.kind == "bad_logits" else None

@@ -60,6 +60,8 @@ class Generation:
         self._stopped_by: EngineError | None = None
         self._state = state
         self._events: list[EngineEvent] = []
+        self._num_sampled: list[int] = []
+        """Tokens sampled for each choice that has ended."""
         self._wake = asyncio.Event()
         self._choices = {
             request.request_id: Choice(
@@ -127,9 +129,14 @@ class Generation:
 
     def _deliver(self, event: EngineEvent) -> None:
         self._events.append(event)
+        # Counted here and not where updates are read: nobody reads once the caller is gone.
         if isinstance(event, FinishedEvent):
-            # Here and not where updates are read: nobody reads once the caller is gone.
             self._state.metrics.observe(event)
+            self._num_sampled.append(event.record.num_output_tokens)
+            if len(self._num_sampled) == len(self.requests):
+                self._state.metrics.observe_answer(self._num_sampled)
+        elif self.is_cancelled and isinstance(event, TokenEvent):
+            self._state.metrics.count_waste()
         self._wake.set()
 
     def _digest(self, events: list[EngineEvent]) -> tuple[list[Update], EngineError | None]:
@@ -161,7 +168,9 @@ class Generation:
             return choice.end(event)
         was_cut = choice.is_cut
         part = choice.take(event)
-        if choice.is_cut and not was_cut:
+        if was_cut:
+            self._state.metrics.count_waste()
+        elif choice.is_cut:
             self._state.engine.abort(event.request_id, FinishReason.STOP)
         return part
 

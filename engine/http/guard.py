@@ -18,7 +18,16 @@ from failsoft.engine.http.request_id import stamping
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _OPEN_PATHS = ("/health", "/health/live", "/health/ready")
 """Routes that a probe reaches without a key; all others need it."""
-_CHECKED = frozenset({b"host", b"origin", b"authorization", b"content-type"})
+_CHECKED = frozenset(
+    {
+        b"host",
+        b"origin",
+        b"authorization",
+        b"content-type",
+        b"content-length",
+        b"transfer-encoding",
+    }
+)
 
 Admit = Callable[[str, str], str | None]
 """(path, bearer token or nothing) to the name of who asks; None lets nobody in."""
@@ -97,7 +106,8 @@ class Guard:
                 "invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
-        if scope["method"] == "POST" and not _is_json(headers.get("content-type", "")):
+        is_post = scope["method"] == "POST" and _has_body(headers)
+        if is_post and not _is_json(headers.get("content-type", "")):
             return Fault(
                 415,
                 "send the body as Content-Type: application/json",
@@ -152,6 +162,11 @@ def _authority(origin: str) -> str | None:
     except ValueError:  # such as an open bracket: this layer is outside the error handlers
         return None
     return parts.netloc.lower() if parts.scheme in ("http", "https") else None
+
+
+def _has_body(headers: dict[str, str]) -> bool:
+    """Whether a body is announced: without one there is nothing to read wrongly."""
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
 def _is_json(content_type: str) -> bool:

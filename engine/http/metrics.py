@@ -3,34 +3,64 @@
 Names are vLLM's with the prefix ``failsoft_``, so its dashboards port by prefix.
 Durations of a request are observed when it ends, from its record. End-to-end
 time counts answered requests only: one that its caller dropped says nothing
-about how fast answers are. What the engine counts is read at scrape time.
+about how fast answers are. What the engine counts is read at scrape time
+(`engine_collector`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
+from failsoft.engine.http.engine_collector import EngineCollector
 from failsoft.engine.http.engine_port import EnginePort
 from failsoft.engine.http.errors import fault_of
-from failsoft.engine.request import FinishedEvent
+from failsoft.engine.request import FinishedEvent, GenerationRequest
 from failsoft.errors import EngineError
-from failsoft.records import EngineStats, FinishReason, RequestTiming
+from failsoft.records import FinishReason, RequestTiming
 
 _LATENCY_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
-_TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 5)
+_TOKEN_S_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 5)
+_COUNT_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
+_CHOICE_BUCKETS = (1, 2, 4, 8, 16)
 
 _ANSWERED = (FinishReason.STOP, FinishReason.LENGTH)
 
-_HISTOGRAMS = {
-    "time_to_first_token_seconds": "Arrival to the first token, the queue included.",
-    "request_time_per_output_token_seconds": "Mean gap between a request's tokens after the first.",
-    "e2e_request_latency_seconds": "Arrival to the end of an answered request.",
-    "request_queue_time_seconds": "Arrival to the first step that held the request.",
-    "request_prefill_time_seconds": "First step that held the request to its first token.",
-    "request_decode_time_seconds": "First token to the last.",
+_HISTOGRAMS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "time_to_first_token_seconds": (
+        "Arrival to the first token, the queue included.",
+        _LATENCY_BUCKETS,
+    ),
+    "request_time_per_output_token_seconds": (
+        "Mean gap between a request's tokens after the first.",
+        _TOKEN_S_BUCKETS,
+    ),
+    "e2e_request_latency_seconds": (
+        "Arrival to the end of an answered request.",
+        _LATENCY_BUCKETS,
+    ),
+    "request_queue_time_seconds": (
+        "Arrival to the first step that held the request.",
+        _LATENCY_BUCKETS,
+    ),
+    "request_prefill_time_seconds": (
+        "First step that held the request to its first token.",
+        _LATENCY_BUCKETS,
+    ),
+    "request_decode_time_seconds": ("First token to the last.", _LATENCY_BUCKETS),
+    "request_inference_time_seconds": (
+        "First step that held the request to its last token.",
+        _LATENCY_BUCKETS,
+    ),
+    "request_prompt_tokens": ("Prompt tokens of an ended request.", _COUNT_BUCKETS),
+    "request_generation_tokens": ("Tokens sampled for an ended request.", _COUNT_BUCKETS),
+    "request_max_num_generation_tokens": (
+        "Tokens sampled for the longest choice of an answer.",
+        _COUNT_BUCKETS,
+    ),
+    "request_params_max_tokens": ("max_tokens of a taken request.", _COUNT_BUCKETS),
+    "request_params_n": ("Choices for each prompt of a taken request.", _CHOICE_BUCKETS),
 }
+"""What it is, and the buckets' bounds."""
 
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "prompt_tokens": ("Prompt tokens of ended requests.", ()),
@@ -40,6 +70,7 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "requests_aborted": ("Requests whose caller left, by how far they were.", ("stage",)),
     "requests_expired": ("Requests dropped at their deadline.", ()),
     "request_errors": ("Requests that the engine failed.", ("kind",)),
+    "waste_tokens": ("Tokens sampled after a stop string or after the caller left.", ()),
 }
 
 
@@ -54,7 +85,7 @@ class ServerMetrics:
     def __init__(self, engine: EnginePort, model_name: str) -> None:
         self._model_name = model_name
         self._registry = CollectorRegistry()
-        self._registry.register(_EngineCollector(engine, model_name))
+        self._registry.register(EngineCollector(engine, model_name))
         self._histograms = {name: self._histogram(name) for name in _HISTOGRAMS}
         self._counters = {name: self._counter(name) for name in _COUNTERS}
 
@@ -70,9 +101,24 @@ class ServerMetrics:
         """Count a request that the guard turned away."""
         self._add("requests_rejected", reason)
 
+    def count_taken(self, requests: Sequence[GenerationRequest], num_choices: int) -> None:
+        """Count a request that the engine has queued, by what it asks for."""
+        self._observe("request_params_max_tokens", requests[0].sampling.max_tokens)
+        self._observe("request_params_n", num_choices)
+
+    def count_waste(self) -> None:
+        """Count a token that nobody wants any more."""
+        self._add("waste_tokens")
+
+    def observe_answer(self, num_tokens: Sequence[int]) -> None:
+        """Count an answer whose choices have all ended, by the tokens sampled for each."""
+        self._observe("request_max_num_generation_tokens", max(num_tokens))
+
     def observe(self, event: FinishedEvent) -> None:
         """Count a request that the engine is done with."""
         record = event.record
+        self._observe("request_prompt_tokens", record.num_prompt_tokens)
+        self._observe("request_generation_tokens", record.num_output_tokens)
         self._add("prompt_tokens", amount=record.num_prompt_tokens)
         self._add("generation_tokens", amount=record.num_output_tokens)
         is_answered = record.finish_reason in _ANSWERED and event.error is None
@@ -94,22 +140,22 @@ class ServerMetrics:
             "request_queue_time_seconds": timing.queue_s,
             "request_prefill_time_seconds": timing.prefill_s,
             "request_decode_time_seconds": timing.decode_s,
+            "request_inference_time_seconds": timing.inference_s,
         }
         for name, value in values.items():
             if value is not None:
-                self._histograms[name].labels(self._model_name).observe(value)
+                self._observe(name, value)
+
+    def _observe(self, name: str, value: float) -> None:
+        self._histograms[name].labels(self._model_name).observe(value)
 
     def _add(self, name: str, *labels: str, amount: float = 1) -> None:
         self._counters[name].labels(self._model_name, *labels).inc(amount)
 
     def _histogram(self, name: str) -> Histogram:
-        per_token = name == "request_time_per_output_token_seconds"
+        text, buckets = _HISTOGRAMS[name]
         histogram = Histogram(
-            f"failsoft_{name}",
-            _HISTOGRAMS[name],
-            ["model_name"],
-            buckets=_TOKEN_BUCKETS if per_token else _LATENCY_BUCKETS,
-            registry=self._registry,
+            f"failsoft_{name}", text, ["model_name"], buckets=buckets, registry=self._registry
         )
         histogram.labels(self._model_name)  # shown as 0 from the first scrape on
         return histogram
@@ -135,53 +181,3 @@ def _reason(error: EngineError | None) -> str:
     if error is None:
         return "unknown"
     return fault_of(error).code or "invalid_request"
-
-
-class _EngineCollector(Collector):
-    """Reads the engine's own numbers when Prometheus asks."""
-
-    def __init__(self, engine: EnginePort, model_name: str) -> None:
-        self._engine = engine
-        self._model_name = model_name
-
-    def collect(self) -> Iterator[Metric]:
-        stats = self._engine.stats()
-        for name, value, text in _gauges(stats):
-            gauge = GaugeMetricFamily(f"failsoft_{name}", text, labels=["model_name"])
-            gauge.add_metric([self._model_name], value)
-            yield gauge
-        for name, value, text in _totals(stats):
-            counter = CounterMetricFamily(f"failsoft_{name}", text, labels=["model_name"])
-            counter.add_metric([self._model_name], value)
-            yield counter
-
-    def describe(self) -> Iterator[Metric]:
-        """Yield nothing, so that registering does not ask the engine."""
-        yield from ()
-
-
-def _gauges(stats: EngineStats) -> list[tuple[str, float, str]]:
-    used_ratio = stats.num_blocks_used / stats.num_blocks if stats.num_blocks else 0.0
-    return [
-        ("engine_alive", stats.is_alive, "1 while the engine's thread runs."),
-        ("engine_draining", stats.is_draining, "1 while the engine takes no more requests."),
-        ("num_requests_running", stats.num_running, "Requests in the running batch."),
-        ("num_requests_waiting", stats.num_waiting, "Requests in the queue."),
-        ("kv_cache_usage_ratio", used_ratio, "KV blocks that requests hold, of all, 0..1."),
-        ("kv_blocks_cached", stats.num_blocks_cached, "Free KV blocks a prefix can still hit."),
-        (
-            "engine_seconds_since_progress",
-            stats.seconds_since_progress or 0.0,
-            "Since the last settled step while work is there; 0 when idle.",
-        ),
-    ]
-
-
-def _totals(stats: EngineStats) -> list[tuple[str, float, str]]:
-    return [
-        ("engine_steps", stats.num_steps, "Steps."),
-        ("num_preemptions", stats.preemptions_total, "Requests put back for lack of KV blocks."),
-        ("prefix_cache_queries", stats.prefix_queried_tokens_total, "Prompt tokens looked up."),
-        ("prefix_cache_hits", stats.prefix_hit_tokens_total, "Prompt tokens found computed."),
-        ("forward_errors", stats.forward_errors_total, "Forwards that failed."),
-    ]

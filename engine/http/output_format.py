@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from failsoft.engine.http.strict import Strict
 from failsoft.engine.structured import constraint
@@ -39,8 +39,26 @@ class JsonSchemaFormat(Strict):
     strict: bool | None = None
 
 
+_WITH_SCHEMA: list[Any] = [
+    {"properties": {"type": {"enum": ["text", "json_object"]}}},
+    {
+        "required": ["json_schema"],
+        "properties": {
+            "json_schema": {
+                "type": "object",
+                "required": ["schema"],
+                "properties": {"schema": {"type": "object"}},
+            }
+        },
+    },
+]
+"""In JSON Schema what `ResponseFormat` checks of its fields together."""
+
+
 class ResponseFormat(Strict):
     """OpenAI's ``response_format``."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _WITH_SCHEMA})
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchemaFormat | None = None
@@ -56,6 +74,15 @@ class ResponseFormat(Strict):
         return self
 
 
+def _refuse_zero(value: object) -> object:
+    if value is not None and value is not False:
+        raise ValueError("must be false or null")  # to Python 0 would be the same as false
+    return value
+
+
+_Off = Annotated[Literal[False] | None, BeforeValidator(_refuse_zero)]
+
+
 class StructuredOutputs(Strict):
     """vLLM's ``structured_outputs``."""
 
@@ -66,8 +93,8 @@ class StructuredOutputs(Strict):
     json_object: bool | None = None
     whitespace_pattern: None = None
     structural_tag: None = None
-    disable_any_whitespace: Literal[False] | None = None
-    disable_additional_properties: Literal[False] | None = None
+    disable_any_whitespace: _Off = None
+    disable_additional_properties: _Off = None
 
 
 class FormatFields(Strict):

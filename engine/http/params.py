@@ -51,14 +51,14 @@ def read_arrival(headers: Headers, arrival_s: float) -> Arrival:
     return Arrival(arrival_s, arrival_s + int(value) / 1000)
 
 
-def check_model(body: GenerationBody, served: ServedModel) -> None:
+def check_model(model: str | None, served: ServedModel) -> None:
     """Refuse a request for another model; one that names none means the served one.
 
     Raises:
-        UnknownModelError: *body* names a model that is not served.
+        UnknownModelError: *model* is not served.
     """
-    if body.model is not None and body.model != served.name:
-        raise UnknownModelError(model=body.model, served=served.name)
+    if model is not None and model != served.name:
+        raise UnknownModelError(model=model, served=served.name)
 
 
 class LogprobWishes(NamedTuple):

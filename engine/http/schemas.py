@@ -5,9 +5,9 @@ checked by SamplingParams, tokens by the engine; here is only what JSON can get 
 """
 
 import re
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from failsoft.engine.http.output_format import FormatFields
 from failsoft.engine.http.strict import Strict
@@ -21,9 +21,23 @@ MAX_STOP_CHARS = 512
 MAX_PROMPTS = 128
 """Prompts in one completions request at most."""
 
+MAX_MESSAGES = 2048
+"""Turns of one chat at most."""
+
 _TOKEN_ID = re.compile(r"[0-9]{1,9}")
 
 Body = TypeVar("Body", bound=BaseModel)
+
+# What callers may write where a validator makes one type of several: for the OpenAPI document.
+_StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
+_StopInput = _StopString | Annotated[list[_StopString], Field(max_length=MAX_STOP_STRINGS)] | None
+_Text = Annotated[str, Field(min_length=1)]
+_TokenIds = Annotated[list[int], Field(min_length=1)]
+_Prompts = Field(min_length=1, max_length=MAX_PROMPTS)
+_BiasInput = dict[str, float] | None
+_PromptInput = (
+    _Text | _TokenIds | Annotated[list[_Text], _Prompts] | Annotated[list[_TokenIds], _Prompts]
+)
 
 
 class StreamOptions(Strict):
@@ -52,7 +66,7 @@ class SamplingFields(Strict):
     ignore_eos: bool | None = None
     stop_token_ids: list[int] | None = None
 
-    @field_validator("logit_bias", mode="before")
+    @field_validator("logit_bias", mode="before", json_schema_input_type=_BiasInput)
     @classmethod
     def _read_token_ids(cls, value: object) -> object:
         if not isinstance(value, dict):
@@ -83,7 +97,7 @@ class GenerationBody(SamplingFields, FormatFields):
     priority: int | None = None
     cache_salt: str | None = None
 
-    @field_validator("stop", mode="before")
+    @field_validator("stop", mode="before", json_schema_input_type=_StopInput)
     @classmethod
     def _check_stop(cls, value: object) -> list[str]:
         stops = [] if value is None else [value] if isinstance(value, str) else value
@@ -96,8 +110,42 @@ class GenerationBody(SamplingFields, FormatFields):
         return stops
 
 
+_NO_CALLS = {"anyOf": [{"type": "null"}, {"maxItems": 0}]}
+_SAID = {"not": {"type": "null"}}
+_TURNS: list[Any] = [
+    {"properties": {"role": {"const": "assistant"}}},
+    {
+        "required": ["content"],
+        "properties": {
+            "role": {"enum": ["system", "developer", "user"]},
+            "content": _SAID,
+            "tool_calls": _NO_CALLS,
+        },
+    },
+    {
+        "required": ["content", "tool_call_id"],
+        "properties": {
+            "role": {"const": "tool"},
+            "content": _SAID,
+            "tool_call_id": _SAID,
+            "tool_calls": _NO_CALLS,
+        },
+    },
+]
+"""In JSON Schema what `ChatTurn.to_message` checks."""
+
+
+class TextPart(Strict):
+    """A piece of a message's text; what else it says is ignored."""
+
+    type: Literal["text"]
+    text: str
+
+
 class ChatTurn(Strict):
     """One message; its text parts are joined by line breaks, as vLLM and llama.cpp do."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _TURNS})
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | None = None
@@ -109,7 +157,7 @@ class ChatTurn(Strict):
     function_call: None = None
     audio: None = None
 
-    @field_validator("content", mode="before")
+    @field_validator("content", mode="before", json_schema_input_type=str | list[TextPart] | None)
     @classmethod
     def _join_parts(cls, value: object) -> object:
         return "\n".join(map(_text_of, value)) if isinstance(value, list) else value
@@ -155,7 +203,7 @@ class ChatTurn(Strict):
 class ChatBody(GenerationBody, ToolFields):
     """POST /v1/chat/completions."""
 
-    messages: list[ChatTurn] = Field(min_length=1)
+    messages: list[ChatTurn] = Field(min_length=1, max_length=MAX_MESSAGES)
     logprobs: bool | None = None
     top_logprobs: int | None = None
     add_generation_prompt: bool | None = None
@@ -171,12 +219,12 @@ class CompletionBody(GenerationBody):
     logprobs: int | None = None
     add_special_tokens: bool | None = None
 
-    @field_validator("logprobs", mode="before")
+    @field_validator("logprobs", mode="before", json_schema_input_type=int | Literal[False] | None)
     @classmethod
     def _read_false(cls, value: object) -> object:
         return None if value is False else value  # the chats' way of wanting none
 
-    @field_validator("prompt", mode="before")
+    @field_validator("prompt", mode="before", json_schema_input_type=_PromptInput)
     @classmethod
     def _list_prompts(cls, value: object) -> list[Any]:
         if isinstance(value, str):

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import field_validator
+from pydantic import WithJsonSchema, field_validator
 
 from failsoft.engine.http.output_format import OutputFormat
 from failsoft.engine.http.strict import Strict
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 class FunctionDefinition(Strict):
     """A function that the model may call."""
 
-    name: str
+    name: Annotated[str, WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -54,6 +54,10 @@ class NamedTool(Strict):
 
     type: Literal["function"]
     function: _FunctionName
+
+
+_ChoiceInput = Literal["none", "auto", "required"] | NamedTool | None
+"""For the OpenAPI document."""
 
 
 class FunctionCallTurn(Strict):
@@ -92,7 +96,7 @@ class ToolFields(Strict):
             raise ValueError("must not name two functions alike")
         return value
 
-    @field_validator("tool_choice", mode="before")
+    @field_validator("tool_choice", mode="before", json_schema_input_type=_ChoiceInput)
     @classmethod
     def _check_choice(cls, value: object) -> object:
         if value in (None, "none", "auto", "required"):

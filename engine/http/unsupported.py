@@ -53,6 +53,8 @@ COMPLETION: dict[str, tuple[Any, ...]] = {
     "tool_choice": ("none", "auto"),
 }
 
+TOKENIZE_CHAT: dict[str, tuple[Any, ...]] = {"chat_template": _NOTHING, "add_special_tokens": _OFF}
+
 
 def refuse_unsupported(body: dict[str, Any], table: dict[str, tuple[Any, ...]]) -> None:
     """Refuse the first field of *body* that asks for what *table* says is missing.

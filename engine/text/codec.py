@@ -169,6 +169,31 @@ class TextCodec:
             del ids[0]  # the caller wrote it out and the tokenizer added its own
         return ids
 
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the text of *token_ids*, control tokens written out.
+
+        Ids past the tokenizer's own, which padded logits may have, have no text.
+        """
+        return str(self._backend.decode(list(token_ids), skip_special_tokens=False))
+
+    def spell(self, token_ids: Sequence[int]) -> list[str]:
+        """Return each token as the vocabulary writes it; the empty string for an unknown one."""
+        return [self._backend.id_to_token(token_id) or "" for token_id in token_ids]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the tokenizer's class, special tokens and template, under transformers' names."""
+        added = self._backend.get_added_tokens_decoder()
+        names = ("bos_token", "eos_token", "pad_token", "unk_token")
+        return {
+            "tokenizer_class": type(self._tokenizer).__name__,
+            "chat_template": self._chat_template,
+            **{name: getattr(self._tokenizer, name) for name in names},
+            "added_tokens_decoder": {
+                str(token_id): {"content": token.content, "special": token.special}
+                for token_id, token in sorted(added.items())
+            },
+        }
+
     def detokenizer(self, *, is_special_shown: bool = False) -> Detokenizer:
         """Return a fresh decoder for the tokens of one answer."""
         return Detokenizer(self._backend, is_special_shown=is_special_shown)

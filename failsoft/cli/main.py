@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from failsoft import __version__
 from failsoft.cli import models
+from failsoft.cli.bench import bench_app
 from failsoft.cli.chat import chat
 from failsoft.cli.config import config_app
 from failsoft.cli.db import db_app
@@ -32,6 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Keep an LLM feature answering.",
 )
+app.add_typer(bench_app, name="bench")
 app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
 app.add_typer(engine_app, name="engine")

@@ -58,6 +58,8 @@ class HttpConfig:
     api_key: str | None = field(default=None, repr=False)
     """Bearer token that every route but ``/health`` asks for; None asks for none."""
     max_body_bytes: int = 1_000_000
+    body_timeout_s: float = 30.0
+    """A body that takes longer to arrive is refused: slow uploads hold memory."""
     stuck_after_s: float = 10.0
     """Without a settled step for this long while work is there, the engine is not ready."""
 
@@ -66,8 +68,9 @@ class HttpConfig:
             raise ConfigError(key="port", value=self.port, allowed="0..65535")
         if self.max_body_bytes < 1:
             raise ConfigError(key="max_body_bytes", value=self.max_body_bytes, allowed="at least 1")
-        if not self.stuck_after_s > 0:
-            raise ConfigError(key="stuck_after_s", value=self.stuck_after_s, allowed="above 0")
+        for key in ("body_timeout_s", "stuck_after_s"):
+            if not getattr(self, key) > 0:
+                raise ConfigError(key=key, value=getattr(self, key), allowed="above 0")
         if self.api_key == "":
             raise ConfigError(key="api_key", value="", allowed="a non-empty secret")
         if self.api_key is None and not is_loopback(self.host):

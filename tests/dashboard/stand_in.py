@@ -23,7 +23,7 @@ def metrics(*, running: int = 0, waiting: int = 0, model: str = "tiny") -> Answe
         "# TYPE failsoft_num_requests_running gauge",
         f"failsoft_num_requests_running{label} {float(running)}",
         f"failsoft_num_requests_waiting{label} {float(waiting)}",
-        f"failsoft_kv_cache_usage_ratio{label} 0.25",
+        f"failsoft_kv_cache_usage_perc{label} 0.25",
         f'failsoft_request_success_total{{finished_reason="stop",model_name="{model}"}} 3.0',
         "",
     ]

@@ -135,23 +135,22 @@ def test_steps_that_get_nobody_anywhere_are_counted_in_a_row() -> None:
     assert (failed, loop.failed_steps_in_a_row) == (3, 0)
 
 
-class RefusingRunner(FakeRunner):
-    """Finds that its rows have ruled out every token."""
+class NoTokenRunner(FakeRunner):
+    """Finds that each row's own limits leave nothing to sample."""
 
     def run(self, plan: StepPlan) -> list[RowResult]:
-        return [ForwardError("no token is left", kind="no_token") for _ in plan.rows]
+        return [ForwardError("nothing left", kind="no_token") for _ in super().run(plan)]
 
 
-def test_what_requests_have_ruled_out_themselves_is_no_sign_of_illness() -> None:
-    """Three such requests would take an idle engine out of service."""
-    loop, events = make_loop(make_scheduler(), RefusingRunner()), Collector()
-
-    for number in range(3):
-        loop.add(make_request(f"r{number}", 5), events)
+def test_requests_that_rule_out_every_token_say_nothing_of_the_model() -> None:
+    """Three of them in a row once made an engine look as if it failed every forward."""
+    loop, events = make_loop(make_scheduler(), NoTokenRunner()), Collector()
+    for name in "abc":
+        loop.add(make_request(name, 5), events)
         run_to_end(loop)
 
-    assert isinstance(events.finished["r2"].error, ForwardError)
-    assert loop.failed_steps_in_a_row == 0
+    assert all(event.error is not None for event in events.finished.values())
+    assert (len(events.finished), loop.failed_steps_in_a_row) == (3, 0)
 
 
 class BadLogitsRunner(FakeRunner):

@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from failsoft.engine.attention import inputs as inputs_module
 from failsoft.engine.attention.dispatch import Backend
 from failsoft.engine.attention.kv_pool import KVPool
 from failsoft.engine.attention.reference import ReferenceBackend
@@ -206,6 +207,22 @@ def test_decodes_of_very_different_context_are_not_padded_to_one_length() -> Non
     buckets = pack(rows, block_size=BLOCK, device=CPU).attention.decode_buckets(None)
 
     assert [tuple(bucket.blocks.shape) for bucket in buckets] == [(3, 16), (2, 2), (1, 1)]
+
+
+def test_many_decodes_are_gathered_in_parts_that_a_cache_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row too long for that has a part to itself; every row is in one part."""
+    monkeypatch.setattr(inputs_module, "BUCKET_POSITIONS", 32)
+    lengths = [60, 16, 16, 13, 16, 15]
+    rows = [
+        PackRow(token_ids=[0], start=n - 1, blocks=tuple(range(16)), num_logits=1) for n in lengths
+    ]
+
+    buckets = pack(rows, block_size=BLOCK, device=CPU).attention.decode_buckets(None)
+
+    assert [tuple(bucket.blocks.shape) for bucket in buckets] == [(1, 15), (2, 4), (2, 4), (1, 4)]
+    assert sorted(at for bucket in buckets for at in bucket.pack_index.tolist()) == [*range(6)]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from failsoft.engine.http.errors import fault_of
 from failsoft.errors import (
+    BodyTooSlowError,
     DeadlineExceededError,
     EngineError,
     EngineStoppedError,
@@ -38,11 +39,14 @@ BAD_LOGITS = ForwardError("the logits are not finite", kind="bad_logits")
             "context_length_exceeded",
         ),
         (UnknownModelError(model="a", served="b"), 404, "model_not_found"),
+        (BodyTooSlowError(limit_s=30), 408, "body_too_slow"),
         (QueueFullError(num_waiting=1, limit=1, retry_after_s=0.1), 503, "queue_full"),
         (EngineStoppedError("x"), 503, "engine_stopped"),
         (DeadlineExceededError(late_s=1), 504, "deadline_exceeded"),
         (OOM, 500, "out_of_memory"),
         (BAD_LOGITS, 500, "bad_logits"),
+        (ForwardError("x", kind="grammar"), 400, "grammar"),
+        (ForwardError("x", kind="no_token"), 400, "no_token"),
         (EngineError("x"), 500, "engine_error"),
     ],
 )
@@ -62,7 +66,7 @@ def test_no_engine_error_is_forgotten() -> None:
         return {kind}.union(*(below(child) for child in kind.__subclasses__()))
 
     named = {"InvalidRequestError", "RequestTooLongError", "UnknownModelError", "QueueFullError"}
-    named |= {"EngineStoppedError", "DeadlineExceededError", "ForwardError"}
+    named |= {"EngineStoppedError", "DeadlineExceededError", "ForwardError", "BodyTooSlowError"}
     named |= {"EngineError", "OutOfBlocksError"}  # a bug: 500 without a code of its own
 
     assert {kind.__name__ for kind in below(EngineError) - below(ModelError)} == named

@@ -72,6 +72,18 @@ def test_only_json_bodies_are_read(rig: Rig, content_type: str) -> None:
     assert reply.json()["error"]["param"] == "Content-Type"
 
 
+def test_a_post_without_a_body_needs_no_content_type(rig: Rig) -> None:
+    """There is nothing to read: the route says what it misses, or that it takes no POST."""
+    lines = ("Host: 127.0.0.1", "Content-Length: 0", "Connection: close", "", "")
+    statuses = []
+    for path in (CHAT, "/version"):
+        with rig.connect() as sock:
+            sock.sendall("\r\n".join((f"POST {path} HTTP/1.1", *lines)).encode())
+            statuses.append(sock.recv(4096).split()[1])
+
+    assert statuses == [b"400", b"405"]
+
+
 def test_a_charset_beside_the_content_type_is_fine(rig: Rig) -> None:
     """Some clients send one."""
     headers = {"content-type": "Application/JSON; charset=utf-8"}
@@ -87,10 +99,11 @@ def test_without_the_key_nothing_but_health_answers(sent: str | None) -> None:
     headers = {} if sent is None else {"authorization": sent.encode("latin-1")}
     with running(FakeEngine(lambda r: answer("ok")), api_key="s3cret") as rig:
         refused = [rig.get(path, headers=headers) for path in ("/v1/models", "/metrics", "/nope")]
+        refused += [rig.get(path, headers=headers) for path in ("/docs", "/tokenizer_info")]
         refused.append(rig.post(CHAT, json=BODY, headers=headers))
         probes = [rig.get(path) for path in ("/health", "/health/live", "/health/ready")]
 
-        assert [reply.status_code for reply in refused] == [401] * 4
+        assert [reply.status_code for reply in refused] == [401] * 6
         assert {reply.json()["error"]["code"] for reply in refused} == {"invalid_api_key"}
         assert [reply.status_code for reply in probes] == [200] * 3
         assert rig.engine.submitted == []
@@ -124,7 +137,14 @@ def test_loopback_addresses_are_known(host: str) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"port": 70_000}, {"port": -1}, {"max_body_bytes": 0}, {"api_key": ""}, {"stuck_after_s": 0}],
+    [
+        {"port": 70_000},
+        {"port": -1},
+        {"max_body_bytes": 0},
+        {"api_key": ""},
+        {"stuck_after_s": 0},
+        {"body_timeout_s": 0},
+    ],
 )
 def test_settings_out_of_range_are_refused(values: dict[str, int]) -> None:
     """The error names the key."""

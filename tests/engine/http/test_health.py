@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from failsoft.engine.http.health import why_not_ready
 from failsoft.errors import ForwardError
-from failsoft.records import EngineStats
+from failsoft.records import Distribution, EngineStats, StepStats
 from tests.engine.fake_engine import FakeEngine
 from tests.engine.http.rig import Rig, answer, ids_of, running, wait_until
 
@@ -113,8 +113,87 @@ def test_answered_requests_are_counted_with_their_tokens_and_times() -> None:
         "request_queue_time",
         "request_prefill_time",
         "request_decode_time",
+        "request_inference_time",
     ):
         assert found[f"failsoft_{name}_seconds_count"] == 2
+    assert found["failsoft_request_prompt_tokens_sum"] == sum(u["prompt_tokens"] for u in usages)
+    generated = [u["completion_tokens"] for u in usages]
+    assert found["failsoft_request_generation_tokens_sum"] == sum(generated)
+    assert found["failsoft_request_params_max_tokens_count"] == 2
+    assert found["failsoft_request_params_max_tokens_bucket{le=2.0}"] == 1
+
+
+def test_an_answer_of_several_choices_is_one_of_n() -> None:
+    """Its choices are requests of their own; the longest is counted once."""
+    with running(FakeEngine(lambda r: answer("a" * (1 + r.sampling.choice_index)))) as rig:
+        rig.chat(n=3)
+        found = samples(rig)
+
+    assert found["failsoft_request_params_n_sum"] == 3
+    assert found["failsoft_request_params_n_count"] == 1
+    assert found["failsoft_request_generation_tokens_count"] == 3
+    assert found["failsoft_request_max_num_generation_tokens_count"] == 1
+    longest = found["failsoft_request_max_num_generation_tokens_sum"]
+    assert longest == len(answer("aaa"))
+
+
+def test_tokens_behind_a_stop_string_are_waste() -> None:
+    """The engine samples on until it hears of the stop; nothing before it counts."""
+    with running(FakeEngine(lambda r: ids_of("ab stop") + ids_of("x" * 400))) as rig:
+        usage = rig.chat(stop="stop").json()["usage"]
+        found = samples(rig)
+
+    wanted = len(ids_of("ab stop"))
+    assert found["failsoft_waste_tokens_total"] == usage["completion_tokens"] - wanted
+
+
+def test_what_nobody_measured_is_absent(rig: Rig) -> None:
+    """This engine counts no steps and had no self-test; idle, it lacks no progress."""
+    found = samples(rig)
+
+    assert not any(
+        name.startswith(f"failsoft_{each}")
+        for name in found
+        for each in (
+            "step_seconds",
+            "batch_rows",
+            "iteration_tokens",
+            "inter_token",
+            "model_selftest",
+            "engine_seconds_since_progress",
+        )
+    )
+
+
+def test_steps_are_shown_as_histograms() -> None:
+    """Cumulative, as Prometheus wants them, and by what the step held."""
+    of_steps = StepStats(
+        seconds={"decode": Distribution(bounds=(0.1, 1.0), counts=(3, 1, 2), total=7.5)},
+        tokens=Distribution(bounds=(1, 8), counts=(2, 0, 0), total=2),
+        rows=Distribution(bounds=(1, 8), counts=(2, 0, 0), total=2),
+        gaps_s=Distribution(bounds=(0.1,), counts=(0, 0), total=0),
+    )
+    engine = FakeEngine(lambda r: answer("ok"))
+    with running(engine) as rig:
+        engine.stats = lambda: replace(FINE, steps=of_steps, self_test_error=2e-6)  # type: ignore[method-assign]
+        found = samples(rig)
+
+    prefix = "failsoft_step_seconds_bucket{kind=decode}"
+    buckets = {name: found[f"{prefix}{{le={name}}}"] for name in ("0.1", "1.0", "+Inf")}
+    assert buckets == {"0.1": 3, "1.0": 4, "+Inf": 6}
+    assert found["failsoft_step_seconds_sum{kind=decode}"] == 7.5
+    assert found["failsoft_iteration_tokens_total_count"] == 2
+    assert found["failsoft_inter_token_latency_seconds_count"] == 0
+    assert found["failsoft_model_selftest_max_error"] == 2e-6
+
+
+def test_a_whole_answer_says_where_its_time_went(rig: Rig) -> None:
+    """Queue, prefill and decode in milliseconds, under the web's own header."""
+    header = rig.chat().headers["server-timing"]
+
+    parts = dict(part.strip().split(";dur=") for part in header.split(","))
+    assert list(parts) == ["queue", "prefill", "decode"]
+    assert all(float(value) >= 0 for value in parts.values())
 
 
 def test_the_engines_own_numbers_are_read_at_scrape_time(rig: Rig) -> None:
@@ -123,7 +202,7 @@ def test_the_engines_own_numbers_are_read_at_scrape_time(rig: Rig) -> None:
 
     assert found["failsoft_engine_alive"] == 1
     assert found["failsoft_num_requests_running"] == found["failsoft_num_requests_waiting"] == 0
-    assert found["failsoft_kv_cache_usage_ratio"] == 0
+    assert found["failsoft_kv_cache_usage_perc"] == 0
     assert found["failsoft_num_preemptions_total"] == 1
     assert found["failsoft_prefix_cache_queries_total"] == 20
     assert found["failsoft_prefix_cache_hits_total"] == 10

@@ -123,10 +123,8 @@ def llama() -> LlamaForCausalLM:
     return make_llama()
 
 
-@pytest.fixture
-def tiny_folder(tmp_path: Path) -> Path:
-    """Return a folder of safetensors, config and tokenizer of a tiny Llama."""
-    folder = tmp_path / "tiny"
+def write_folder(folder: Path) -> Path:
+    """Write ``make_llama()`` to *folder* as safetensors, config and tokenizer; return *folder*."""
     make_llama().save_pretrained(folder)
     vocab = {token: index for index, token in enumerate(TOKENS)}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
@@ -141,6 +139,12 @@ def tiny_folder(tmp_path: Path) -> Path:
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return folder
+
+
+@pytest.fixture
+def tiny_folder(tmp_path: Path) -> Path:
+    """Return a folder of safetensors, config and tokenizer of a tiny Llama."""
+    return write_folder(tmp_path / "tiny")
 
 
 @pytest.fixture

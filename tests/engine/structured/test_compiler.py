@@ -278,7 +278,7 @@ def test_a_reply_that_uses_a_grammar_up_by_itself_fails(monkeypatch: pytest.Monk
     with pytest.raises(ForwardError, match="too many states") as caught:
         go_on()
 
-    assert caught.value.is_of_request
+    assert caught.value.is_callers_doing
 
 
 def test_a_long_expression_is_not_quoted_in_full() -> None:
