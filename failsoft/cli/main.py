@@ -75,6 +75,7 @@ _EXTRAS = {
             "accelerate",
             "gguf",
             "huggingface_hub",
+            "llguidance",
             "jinja2",
             "numpy",
             "safetensors",
