@@ -5,7 +5,6 @@ short form takes one process for all, fewer and shorter requests, and asks for l
 rows share a forward, so there is less to win.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ from failsoft.engine.bench.figures import figures
 from failsoft.engine.bench.job import Job, Watcher, run_job
 from failsoft.engine.bench.run import ModeRun
 from failsoft.engine.bench.workload import Workload, load_workload
-from failsoft.engine.cpu_defaults import set_cpu_defaults
 
 RATIO, SHORT_RATIO = 1.6, 1.2
 SHORTEST_E2E, SHORT_SHORTEST_E2E = 0.4, 0.7
@@ -45,7 +43,6 @@ def _in_a_process(mode: str, workload: Workload) -> ModeRun:
 
 
 def _measure_short() -> Iterator[Line]:
-    set_cpu_defaults(os.environ)  # before torch is imported
     from failsoft.engine.bench.session import measure as measure_mode
     from failsoft.engine.bench.session import open_session, warm_up
 

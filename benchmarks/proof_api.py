@@ -3,14 +3,6 @@
 import os
 from functools import partial
 
-from benchmarks import (
-    api_bench,
-    api_cases,
-    api_clients,
-    api_fuzz,
-    api_logprobs,
-    api_structured,
-)
 from benchmarks.proof import Measurement, prove
 from failsoft.engine.cpu_defaults import set_cpu_defaults
 
@@ -19,6 +11,15 @@ set_cpu_defaults(os.environ)  # before torch is imported, as the server does
 
 def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
     """Return what to measure, in order; titles of what needs a quiet machine say Speed."""
+    from benchmarks import (
+        api_bench,
+        api_cases,
+        api_clients,
+        api_fuzz,
+        api_logprobs,
+        api_structured,
+    )
+
     # They are tests, which CI has run by then.
     cases: list[tuple[str, Measurement]] = (
         [] if is_short else [("1. Cases from bug reports", api_cases.measure)]
