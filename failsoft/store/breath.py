@@ -6,6 +6,7 @@ does lets go of the interpreter's lock: by itself, or when asked after the switc
 thread wakes up, which then finds the lock taken and begins to wait anew.
 """
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -29,6 +30,11 @@ class Breath:
 
     def take_when_due(self) -> None:
         """Let waiting threads compute when this one has worked for a while; call it often."""
-        if self._clock() - self._begun_s >= _WORK_S:
+        stretch_s = self._clock() - self._begun_s
+        if stretch_s < _WORK_S:
+            return
+        # A longer one has let in whoever waited. Where a thread computes without end, every
+        # breath costs this one another switch interval.
+        if stretch_s < sys.getswitchinterval():
             self._sleep(_BREATH_S)
-            self._begun_s = self._clock()
+        self._begun_s = self._clock()

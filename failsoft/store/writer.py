@@ -236,6 +236,7 @@ class RecordWriter:
                     break
                 self._closing.wait(wait_s)
                 wait_s = min(2 * wait_s, _LAST_RETRY_S)
+        breath.take_when_due()
         for item, why in unfit:
             self._lose(item.kind, item.record, why)
         lost = {id(item) for item, _ in unfit}

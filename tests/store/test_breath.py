@@ -1,5 +1,7 @@
 """A thread that works for long lets others in, often enough and no oftener."""
 
+import sys
+
 from failsoft.store.breath import _BREATH_S, _WORK_S, Breath
 
 
@@ -34,3 +36,17 @@ def test_a_breath_is_due_after_work_and_then_after_as_much_again() -> None:
     assert num_taken == [0, 1, 1, 2, 2]
     assert set(hands.slept_s) == {_BREATH_S}
     assert _BREATH_S > 0
+
+
+def test_a_stretch_longer_than_the_switch_interval_has_been_a_breath() -> None:
+    """Beside a thread that computes all the time, each breath cost the writer 5 ms more."""
+    hands = Hands()
+    breath = Breath(hands.clock, hands.sleep)
+
+    hands.now_s += sys.getswitchinterval() + _WORK_S
+    breath.take_when_due()
+    assert hands.slept_s == []
+
+    hands.now_s += 1.1 * _WORK_S
+    breath.take_when_due()
+    assert hands.slept_s == [_BREATH_S]

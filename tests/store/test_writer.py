@@ -22,12 +22,18 @@ class Patient:
         self.num_written: list[int] = []
         """After each transaction."""
         self._meanwhile = meanwhile
+        self._database = Database(config, environ={})
         self.writer = RecordWriter(
-            Database(config, environ={}),
+            self._database,
             queue_records=50_000,
             keeps_text=False,
             on_batch=self._on_batch,
         )
+
+    def close(self) -> None:
+        """Write what is queued and let go."""
+        self.writer.close(10)
+        self._database.dispose()
 
     def _on_batch(self) -> None:
         if not self.num_written:
@@ -45,7 +51,7 @@ def patient(
     Store(sqlite_config).close()  # makes the tables
     found = Patient(sqlite_config, meanwhile=[make_call() for _ in range(3)])
     yield found
-    found.writer.close(10)
+    found.close()
 
 
 def test_what_comes_during_a_transaction_waits_for_its_own_time(
