@@ -104,6 +104,26 @@ def test_a_call_cut_by_its_length_says_so(server: TinyServer) -> None:
     assert CALL.startswith(begun["message"]["content"])
 
 
+def test_a_second_call_that_is_cut_in_its_head_leaves_no_text(server: TinyServer) -> None:
+    """The first is whole, and what the second had begun with is notation, whole or streamed."""
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    fields: dict[str, Any] = {
+        "tools": tools,
+        "tool_choice": "required",
+        "logit_bias": {"2": -100},  # never end
+    }
+    one_more = server.chat(**fields, max_tokens=600).json()["usage"]["completion_tokens"] // 8 + 9
+    fields["max_tokens"] = one_more
+
+    choice = choice_of(server.chat(**fields))
+    stream = joined(server.chat(stream=True, **fields).text)
+
+    assert (choice["finish_reason"], stream["reason"]) == ("length", "length")
+    assert len(choice["message"]["tool_calls"]) == len(stream["calls"]) == 1
+    assert choice["message"]["content"] is None
+    assert stream["content"] == ""
+
+
 def test_several_calls_at_most_eight(server: TinyServer) -> None:
     """A model that goes on and on is ended by the grammar."""
     tools = [{"type": "function", "function": {"name": "f"}}]
