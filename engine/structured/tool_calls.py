@@ -55,6 +55,10 @@ class CallReader(Protocol):
     num_calls: int
     """Calls opened so far."""
 
+    @property
+    def is_in_call(self) -> bool:
+        """Whether the call opened last is not whole yet."""
+
     def push(self, text: str) -> list[Part]:
         """Take text in and return what is certain now."""
 
@@ -71,6 +75,11 @@ class ForcedCalls:
         self._depth = 0
         self._is_in_string = False
         self._is_escaped = False
+
+    @property
+    def is_in_call(self) -> bool:
+        """See `CallReader.is_in_call`."""
+        return self._depth > 0
 
     def push(self, text: str) -> list[Part]:
         """See `CallReader.push`."""
@@ -127,6 +136,9 @@ class FreeCalls:
     Args:
         names: Tools that may be called; a call of another is text.
     """
+
+    is_in_call = False
+    """A call is opened once it is whole."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.num_calls = 0

@@ -104,6 +104,24 @@ def test_a_call_cut_by_its_length_says_so(server: TinyServer) -> None:
     assert CALL.startswith(begun["message"]["content"])
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_call_cut_by_a_stop_string_is_no_finished_call(
+    server: TinyServer, is_streamed: bool
+) -> None:
+    """Its arguments are no JSON; the reason used to be that of a call to be made."""
+    named = {"type": "function", "function": {"name": "weather"}}
+    fields: dict[str, Any] = {"tools": TOOLS, "tool_choice": named, "stop": ["}"]}
+
+    if is_streamed:
+        reason = joined(server.chat(stream=True, max_tokens=250, **fields).text)["reason"]
+    else:
+        choice = choice_of(server.chat(max_tokens=250, **fields))
+        reason = choice["finish_reason"]
+        assert "}" not in choice["message"]["tool_calls"][0]["function"]["arguments"]
+
+    assert reason == "stop"
+
+
 def test_a_second_call_that_is_cut_in_its_head_leaves_no_text(server: TinyServer) -> None:
     """The first is whole, and what the second had begun with is notation, whole or streamed."""
     tools = [{"type": "function", "function": {"name": "f"}}]
