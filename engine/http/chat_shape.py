@@ -125,8 +125,9 @@ class ChatShape:
 
 
 def _reason(finish_reason: str, reader: CallReader | None) -> str:
-    has_called = reader is not None and reader.num_calls and finish_reason == "stop"
-    return "tool_calls" if has_called else finish_reason
+    if reader is None or not reader.num_calls or reader.is_in_call:
+        return finish_reason
+    return "tool_calls" if finish_reason == "stop" else finish_reason
 
 
 def _delta_fields(part: tool_calls.Part) -> str:

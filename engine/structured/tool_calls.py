@@ -2,8 +2,9 @@
 
 Two readers, one notation (`failsoft.engine.text.tool_turns`). `ForcedCalls` reads a reply
 whose grammar allows only calls, and passes a call's arguments on as they come. `FreeCalls`
-reads a reply that may call: it holds a call back until it is whole and proves to be one, for
-what is not a call is text, and text must not be lost. Knows nothing of tokens or HTTP.
+reads a reply that may call: it holds a call back until it is whole and proves to be one, or
+cannot be one any more, for what is not a call is text, and text must not be lost. Knows nothing
+of tokens or HTTP.
 """
 
 import json
@@ -13,7 +14,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from failsoft.engine.structured.tool_grammar import CALL_TAIL
 from failsoft.engine.text.tool_turns import CALL_CLOSE, CALL_OPEN
 
 _HEAD = re.compile(
@@ -55,6 +55,10 @@ class CallReader(Protocol):
     num_calls: int
     """Calls opened so far."""
 
+    @property
+    def is_in_call(self) -> bool:
+        """Whether the call opened last is not whole yet."""
+
     def push(self, text: str) -> list[Part]:
         """Take text in and return what is certain now."""
 
@@ -71,6 +75,11 @@ class ForcedCalls:
         self._depth = 0
         self._is_in_string = False
         self._is_escaped = False
+
+    @property
+    def is_in_call(self) -> bool:
+        """See `CallReader.is_in_call`."""
+        return self._depth > 0
 
     def push(self, text: str) -> list[Part]:
         """See `CallReader.push`."""
@@ -89,13 +98,12 @@ class ForcedCalls:
         return parts
 
     def flush(self) -> list[Part]:
-        """See `CallReader.flush`; a call cut before its arguments is no call but text."""
+        """See `CallReader.flush`; a first call cut before its arguments is no call but text.
+
+        Behind a call there is only notation: its end, and the head of a next one that was cut.
+        """
         rest, self._held = self._held, ""
-        if self.num_calls:
-            if CALL_TAIL.startswith(rest):
-                return []  # the end of a call, whole or cut
-            rest = rest.removeprefix(CALL_TAIL).lstrip("\n")
-        return [Content(rest)] if rest else []
+        return [Content(rest)] if rest and not self.num_calls else []
 
     def _open(self, name: str) -> CallOpened:
         self.num_calls += 1
@@ -129,6 +137,9 @@ class FreeCalls:
         names: Tools that may be called; a call of another is text.
     """
 
+    is_in_call = False
+    """A call is opened once it is whole."""
+
     def __init__(self, names: Collection[str]) -> None:
         self.num_calls = 0
         self._names = frozenset(names)
@@ -144,6 +155,9 @@ class FreeCalls:
         parts: list[Part] = []
         self._held += text
         while True:
+            if self._is_in_call and _begins_otherwise(self._held):
+                parts += self._end_no_call(CALL_OPEN)
+                self._is_in_call = False
             tag = CALL_CLOSE if self._is_in_call else CALL_OPEN
             place = self._held.find(tag)
             if place < 0:
@@ -188,9 +202,9 @@ class FreeCalls:
     def _end_call(self, body: str, written: str) -> list[Part]:
         """Return the calls that *body* holds, or what was *written* when it holds none."""
         calls = _parse_calls(body, self._names)
-        blanks, self._blanks = self._blanks, ""
         if calls is None:
-            return self._text(blanks + written)
+            return self._end_no_call(written)
+        self._blanks = ""
         self._has_text = False
         parts: list[Part] = []
         for name, arguments in calls:
@@ -198,6 +212,10 @@ class FreeCalls:
             parts.append(CallArguments(self.num_calls, arguments))
             self.num_calls += 1
         return parts
+
+    def _end_no_call(self, written: str) -> list[Part]:
+        blanks, self._blanks = self._blanks, ""
+        return self._text(blanks + written)
 
 
 def whole_calls(parts: Iterable[Part]) -> list[dict[str, Any]]:
@@ -215,6 +233,12 @@ def whole_calls(parts: Iterable[Part]) -> list[dict[str, Any]]:
 def new_call_id() -> str:
     """Return an id that no other call has."""
     return f"call_{secrets.token_hex(12)}"
+
+
+def _begins_otherwise(body: str) -> bool:
+    """Return whether *body* begins as no call does, with neither an object nor a list."""
+    begun = body.lstrip(" \t\n\r")
+    return bool(begun) and begun[0] not in "{["
 
 
 def _parse_calls(body: str, names: Collection[str]) -> list[tuple[str, str]] | None:

@@ -104,6 +104,44 @@ def test_a_call_cut_by_its_length_says_so(server: TinyServer) -> None:
     assert CALL.startswith(begun["message"]["content"])
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_call_cut_by_a_stop_string_is_no_finished_call(
+    server: TinyServer, is_streamed: bool
+) -> None:
+    """Its arguments are no JSON; the reason used to be that of a call to be made."""
+    named = {"type": "function", "function": {"name": "weather"}}
+    fields: dict[str, Any] = {"tools": TOOLS, "tool_choice": named, "stop": ["}"]}
+
+    if is_streamed:
+        reason = joined(server.chat(stream=True, max_tokens=250, **fields).text)["reason"]
+    else:
+        choice = choice_of(server.chat(max_tokens=250, **fields))
+        reason = choice["finish_reason"]
+        assert "}" not in choice["message"]["tool_calls"][0]["function"]["arguments"]
+
+    assert reason == "stop"
+
+
+def test_a_second_call_that_is_cut_in_its_head_leaves_no_text(server: TinyServer) -> None:
+    """The first is whole, and what the second had begun with is notation, whole or streamed."""
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    fields: dict[str, Any] = {
+        "tools": tools,
+        "tool_choice": "required",
+        "logit_bias": {"2": -100},  # never end
+    }
+    one = server.chat(**{**fields, "logit_bias": None}, parallel_tool_calls=False, max_tokens=99)
+    fields["max_tokens"] = one.json()["usage"]["completion_tokens"] + 24  # into the second's head
+
+    choice = choice_of(server.chat(**fields))
+    stream = joined(server.chat(stream=True, **fields).text)
+
+    assert (choice["finish_reason"], stream["reason"]) == ("length", "length")
+    assert len(choice["message"]["tool_calls"]) == len(stream["calls"]) == 1
+    assert choice["message"]["content"] is None
+    assert stream["content"] == ""
+
+
 def test_several_calls_at_most_eight(server: TinyServer) -> None:
     """A model that goes on and on is ended by the grammar."""
     tools = [{"type": "function", "function": {"name": "f"}}]

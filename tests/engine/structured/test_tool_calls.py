@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from typing import NamedTuple
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given, settings
@@ -116,6 +117,16 @@ def test_text_before_a_call_goes_out_at_once() -> None:
     assert reader.push("box>") == [Content("<toolbox>")]
 
 
+def test_a_tag_that_no_call_follows_holds_nothing_back() -> None:
+    """Who writes about the tag used to be silent from there to the end of the reply."""
+    reader = FreeCalls(NAMES)
+
+    assert reader.push("The <tool_call>") == [Content("The ")]
+    assert reader.push("\n") == []
+    assert reader.push("tag") == [Content("<tool_call>"), Content("\ntag")]
+    assert reader.push(f" and {NOW}")[-2:] == [CallOpened(0, ANY, "now"), CallArguments(0, "{}")]
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_cuts_make_no_difference(data: st.DataObject) -> None:
@@ -155,7 +166,10 @@ def test_arguments_do_not_wait_for_the_end_of_their_call() -> None:
 
 @pytest.mark.parametrize("end", range(len(FORCED)))
 def test_a_reply_cut_by_its_length_keeps_what_was_there(end: int) -> None:
-    """Cut before its arguments a call is text; cut inside them they are incomplete."""
+    """Cut inside its arguments a call is incomplete; cut before them it is text if it is the first.
+
+    A second one that had hardly begun used to stand beside the first as if it were an answer.
+    """
     cut = read(ForcedCalls(), [FORCED[:end]])
     whole = read(ForcedCalls(), [FORCED])
 
@@ -164,4 +178,4 @@ def test_a_reply_cut_by_its_length_keeps_what_was_there(end: int) -> None:
     ):
         assert name == whole_name
         assert whole_arguments.startswith(arguments)
-    assert cut.text == "" or FORCED[:end].endswith(cut.text)
+    assert cut.text == ("" if cut.calls else FORCED[:end])
