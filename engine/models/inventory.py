@@ -5,6 +5,7 @@ Fetches nothing and loads no torch.
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -85,6 +86,24 @@ def names_of(digest: str, *, store: ModelStore) -> list[str]:
     return [name for name in known_names() if _find_name(name, store=store) == digest]
 
 
+def slots_using(
+    digest: str, pins: Mapping[str, str], *, config_path: Path, store: ModelStore
+) -> dict[str, str]:
+    """Return those of *pins*, slot to version name, whose versions *digest* is stored for.
+
+    Args:
+        digest: Of a stored model.
+        pins: Of the settings file at *config_path*.
+        config_path: What their names mean.
+        store: Where the model is.
+    """
+    return {
+        slot: name
+        for slot, name in pins.items()
+        if _find_name(name, store=store, config_path=config_path) == digest
+    }
+
+
 def add_command(digest: str, *, store: ModelStore) -> str:
     """Return the command that repairs what is stored under *digest*, by its best handle."""
     handles = [*names_of(digest, store=store), *store.sources_of(digest)]
@@ -163,8 +182,8 @@ def _find(source: ModelSource, *, store: ModelStore) -> str | None:
     return str(digest) if digest in store.digests() else None
 
 
-def _find_name(name: str, *, store: ModelStore) -> str | None:
-    plan = plan_version(name)
+def _find_name(name: str, *, store: ModelStore, config_path: Path | None = None) -> str | None:
+    plan = plan_version(name, config_path=config_path)
     pinned = plan.settings.sha256
     return _find(plan.source, store=store) or (pinned if pinned in store.digests() else None)
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from failsoft.cli.main import app
 from failsoft.errors import ModelError, ModelFileError, ModelSourceError
+from failsoft.run_state import SupervisorState, accepted_settings, write_supervisor
 
 
 @pytest.fixture
@@ -165,6 +166,54 @@ def test_model_that_another_name_uses_is_removed_by_force_only(
     assert run("verify").exit_code == 0
     forced = run("remove", "--force", "support").stdout
     assert forced == f"removed {digest}, which was also mine\n"
+
+
+@pytest.mark.parametrize("place", ["file", "running"])
+def test_model_that_a_pin_needs_is_removed_by_force_only(
+    run: Any, gguf: Path, tmp_path: Path, place: str
+) -> None:
+    """A rollback, or the next start of an engine, would find nothing.
+
+    What runs may run by a file of another folder.
+    """
+    table = f"[versions.mine]\nsource = 'file:{gguf}'\n"
+    pins = "[pins]\nprimary = 'mine'\n"
+    (tmp_path / "failsoft.toml").write_text(table + pins * (place == "file"))
+    digest = run("add", "mine", "--fetch-only").stdout.strip()
+    if place == "running":
+        state = SupervisorState(
+            pid=os.getpid(), started_at_ms=0, settings="", api_url="", ops_url="", children=()
+        )
+        write_supervisor(tmp_path / "store", state)
+        accepted_settings(tmp_path / "store").write_text(
+            table.replace("mine", "v1") + "[pins]\nprimary = 'v1'\n"
+        )
+
+    for what in ("mine", digest):
+        with pytest.raises(ModelError, match=r"pinned: slot primary of .*--force"):
+            run("remove", what)
+
+    assert run("verify").stdout.startswith("1 model")
+    assert run("remove", "--force", "mine").exit_code == 0
+
+
+def test_add_converts_for_the_versions_own_dtype(
+    run: Any, gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever pinned it in another one would wait for its engine to convert."""
+    (tmp_path / "failsoft.toml").write_text(
+        "[versions.mine]\nsource = 'file:x.gguf'\ndtype = 'int8'\n"
+    )
+    asked = []
+    monkeypatch.setattr(
+        "failsoft.engine.models.convert.ensure_converted",
+        lambda model, *, dtype, store: asked.append(dtype),
+    )
+
+    run("add", "mine")
+    run("add", "mine", "--dtype", "float32")
+
+    assert asked == ["bfloat16", "float32"]
 
 
 def test_wrong_sha256_of_a_file_says_to_correct_either(
