@@ -21,6 +21,8 @@ FailsoftError
 │  ├─ ForwardError(kind)                          HTTP 500 or 400, one forward failed
 │  └─ OutOfBlocksError(needed, free)              our own accounting is wrong: a bug
 ├─ AlreadyRunningError(home, pid, url)             a second `failsoft up` on one folder
+├─ PinError(slot)                                 a pin cannot be moved, or not so
+│  └─ PinConflictError(slot, move)                another move of the slot is under way
 └─ FallbackError
    ├─ InvalidCallError(param)                     HTTP 400, refused before any rung was asked
    │  └─ UnknownLadderError(ladder, known)        HTTP 404
@@ -304,6 +306,34 @@ class AlreadyRunningError(FailsoftError):
         self.home = home
         self.pid = pid
         self.url = url
+
+
+class PinError(FailsoftError):
+    """A pin cannot be moved, or not in this way; it stays where it is.
+
+    Attributes:
+        slot: The slot.
+    """
+
+    def __init__(self, message: str, *, slot: str) -> None:
+        super().__init__(message)
+        self.slot = slot
+
+
+class PinConflictError(PinError):
+    """A move of this slot is under way; the first one wins.
+
+    Attributes:
+        move: It (`failsoft.pin_records.PinMove`).
+    """
+
+    def __init__(self, *, slot: str, move: object, words: str) -> None:
+        super().__init__(
+            f"pin {slot}: {words}; wait for its end (`failsoft pin show {slot}`) or take it back "
+            f"(`failsoft pin abort {slot}`)",
+            slot=slot,
+        )
+        self.move = move
 
 
 class FallbackError(FailsoftError):

@@ -17,7 +17,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0002"
+HEAD = "0003"
 """The revision this code reads and writes; the last one in ``migrations/versions``."""
 
 IS_FAILURE = (
@@ -154,4 +154,81 @@ events = Table(
     Column("subject", Text, nullable=False),
     Column("detail_json", Text, nullable=False),
     Index("events_by_time", "at_ms"),
+)
+
+IS_OPEN = "ended_at_ms IS NULL"
+"""SQL: a move that is not over; a slot has one at most."""
+
+pins = Table(
+    "pins",
+    metadata,
+    Column("slot", Text, primary_key=True),
+    Column("version_name", Text, nullable=False),
+    Column("version_settings_json", Text, nullable=False),
+    Column("version_digest", Text),
+    Column("is_moved", Boolean, nullable=False),
+    Column("move_id", Text, nullable=False),
+    Column("since_ms", BigInteger, nullable=False),
+)
+
+pin_moves = Table(
+    "pin_moves",
+    metadata,
+    Column("move_id", Text, primary_key=True),
+    Column("slot", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("left_name", Text),
+    Column("left_settings_json", Text),
+    Column("left_digest", Text),
+    Column("to_name", Text, nullable=False),
+    Column("to_settings_json", Text, nullable=False),
+    Column("to_digest", Text),
+    Column("who", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("swap", Text, nullable=False),
+    Column("accept_unproven", Boolean, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("steps_json", Text, nullable=False),
+    Column("ended_at_ms", BigInteger),
+    Column("owner", Text),
+    Column("abort_by", Text),
+    Column("reason", Text),
+    Column("proof_json", Text),
+    Index("pin_moves_by_slot", "slot", "move_id"),
+    Index(
+        "pin_moves_open",
+        "slot",
+        unique=True,
+        sqlite_where=text(IS_OPEN),
+        postgresql_where=text(IS_OPEN),
+    ),
+)
+
+fingerprints = Table(
+    "fingerprints",
+    metadata,
+    Column("subject", Text, primary_key=True),
+    Column("taken_at_ms", BigInteger, nullable=False),
+    Column("schema", Integer, nullable=False),
+    Column("reference_json", Text, nullable=False),
+)
+
+reported = Table(
+    "reported",
+    metadata,
+    Column("endpoint", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("fingerprint", Text, primary_key=True),
+    Column("first_seen_ms", BigInteger, nullable=False),
+    Column("last_seen_ms", BigInteger, nullable=False),
+)
+
+eval_scores = Table(
+    "eval_scores",
+    metadata,
+    Column("version_digest", Text, primary_key=True),
+    Column("eval_set", Text, primary_key=True),
+    Column("at_ms", BigInteger, primary_key=True),
+    Column("score", Double, nullable=False),
+    Column("num_samples", Integer, nullable=False),
 )

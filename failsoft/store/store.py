@@ -10,8 +10,10 @@ from typing import Self
 from failsoft.call_records import CachedReply, IdempotencyStore, Recorder, ReplyStore
 from failsoft.config.settings import StoreConfig
 from failsoft.store.database import Database
+from failsoft.store.eval_scores import EvalScores
 from failsoft.store.idempotency import SqlIdempotencyStore
 from failsoft.store.migrate import ensure_current
+from failsoft.store.pins import PinStore
 from failsoft.store.reader import StoreReader
 from failsoft.store.replies import SqlReplyStore
 from failsoft.store.retention import Retention
@@ -76,6 +78,8 @@ class Store:
         self.retention = Retention(self._database, config, clock=clock)
         self._upkeep = Upkeep(self._database, self.retention, self._replies)
         self.reader = StoreReader(self._database)
+        self.pins = PinStore(self._database, clock=clock)
+        self.eval_scores = EvalScores(self._database)
         self._database.in_child += [self._writer.start_anew, self._upkeep.start_anew]
         if self._replies is not None:
             self._database.in_child.append(self._replies.start_anew)
