@@ -17,8 +17,7 @@ def with_absolute_paths(version: VersionSettings, *, base: Path) -> VersionSetti
     Raises:
         ModelSourceError: Its source is malformed or floats.
     """
-    written, template = version.source, version.template
-    source = parse_source(written if isinstance(written, str) else tuple(written), base=base)
+    source, template = parse_source(version.source, base=base), version.template
     if isinstance(source, FileSource):
         version = replace(version, source=str(source))
     if template is not None and template not in BUILTIN:

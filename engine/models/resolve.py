@@ -162,8 +162,7 @@ def build_version(
 
 def _source(name: str, settings: VersionSettings, base: Path) -> ModelSource:
     try:
-        written = settings.source
-        return parse_source(written if isinstance(written, str) else tuple(written), base=base)
+        return parse_source(settings.source, base=base)
     except ModelSourceError as exc:
         raise ConfigError(
             key=f"versions.{name}.source", value=settings.source, allowed=str(exc)

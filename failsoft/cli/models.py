@@ -5,16 +5,14 @@ that ``failsoft --help`` stays quick.
 """
 
 import shlex
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
 
+from failsoft.cli.pinned_models import pins_needing
 from failsoft.cli.plain_output import print_columns, print_json
-from failsoft.config.schema import DEFAULT_FILE, load_settings
 from failsoft.errors import ModelError
-from failsoft.run_state import accepted_settings, read_supervisor
 
 if TYPE_CHECKING:
     from failsoft.engine.models.inventory import InventoryItem
@@ -177,19 +175,6 @@ def _print_checks(num_models: int, checks: "list[FileCheck]") -> None:
     typer.echo(f"{models}, {good} {'file' if good == 1 else 'files'} good, {len(bad)} bad")
 
 
-def _pins_on(digest: str, store: "ModelStore") -> Iterator[str]:
-    """Yield, in words, the pins of this folder's file and of what runs that need *digest*."""
-    from failsoft.engine.models.inventory import slots_using
-
-    places = {"slot {} of failsoft.toml": DEFAULT_FILE} if DEFAULT_FILE.exists() else {}
-    if read_supervisor(store.root) is not None:
-        places["slot {} of the `failsoft up` that runs"] = accepted_settings(store.root)
-    for words, path in places.items():
-        pins = load_settings(path).pins
-        for slot, name in slots_using(digest, pins, config_path=path, store=store).items():
-            yield f"{words.format(slot)} is {name}"
-
-
 @app.command()
 def remove(
     what: What,
@@ -202,7 +187,7 @@ def remove(
 
     store = _store()
     digest = find_digest(what, store=store)
-    if not force and (pinned := list(_pins_on(digest, store))):
+    if not force and (pinned := pins_needing(digest, models=store)):
         raise ModelError(
             f"{what} is pinned: {'; '.join(pinned)}; pin another version there first, or: "
             f"failsoft models remove --force {shlex.quote(what)}"

@@ -11,8 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from failsoft.cli.main import app
+from failsoft.config.schema import load_settings
 from failsoft.errors import ModelError, ModelFileError, ModelSourceError
+from failsoft.pin_records import MoveAsk, MoveKind, MoveState, PinnedVersion
 from failsoft.run_state import SupervisorState, accepted_settings, write_supervisor
+from failsoft.store import Store
 
 
 @pytest.fixture
@@ -195,6 +198,56 @@ def test_model_that_a_pin_needs_is_removed_by_force_only(
 
     assert run("verify").stdout.startswith("1 model")
     assert run("remove", "--force", "mine").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("is_carried_out", "left", "to", "words"),
+    [
+        (False, "other", "mine", "slot primary moves to mine"),
+        (False, "mine", "other", "slot primary moves to other"),
+        (True, "other", "mine", "slot primary was moved to mine"),
+        (True, "mine", "other", "slot primary may be rolled back to mine"),
+    ],
+)
+def test_model_that_a_moved_pin_needs_is_removed_by_force_only(
+    run: Any,
+    gguf: Path,
+    tmp_path: Path,
+    is_carried_out: bool,
+    left: str,
+    to: str,
+    words: str,
+) -> None:
+    """Though no file names it any more: a move keeps the whole table."""
+    sources = {"mine": f"file:{gguf}", "other": "file:elsewhere.gguf"}
+    versions = {
+        name: PinnedVersion(name=name, settings_json=json.dumps({"source": source}))
+        for name, source in sources.items()
+    }
+    (tmp_path / "failsoft.toml").write_text("")
+    digest = run("add", "--fetch-only", sources["mine"]).stdout.strip()
+    with Store(load_settings(tmp_path / "failsoft.toml").store) as store:
+        store.pins.note_file_pin("primary", versions[left])
+        ask = MoveAsk(slot="primary", kind=MoveKind.SET, to=versions[to], who="ann", why="to see")
+        move = store.pins.ask(ask)
+        if is_carried_out:
+            move = store.pins.switch(move, proof={})
+            store.pins.end(move, MoveState.CONFIRMED)
+
+    with pytest.raises(ModelError, match=f"pinned: {words};"):
+        run("remove", digest)
+
+    assert run("remove", "--force", digest).exit_code == 0
+
+
+def test_remove_makes_no_store(run: Any, gguf: Path, tmp_path: Path) -> None:
+    """Only looking for pins must not leave a database behind."""
+    (tmp_path / "failsoft.toml").write_text("")
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+
+    run("remove", digest)
+
+    assert not list(tmp_path.glob("**/*.db"))
 
 
 def test_add_converts_for_the_versions_own_dtype(
