@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failsoft.config.pin_file import write_pins
@@ -222,6 +222,7 @@ def files(draw: st.DrawFn) -> tuple[str, list[str]]:
     return text.replace("\n", draw(st.sampled_from(["\n", "\r\n"]))), others
 
 
+@settings(deadline=None)  # each writes to the disk, which may be busy
 @given(file=files(), pins=st.dictionaries(NAMES, st.sampled_from(["v1", "v3"]), min_size=1))
 def test_all_but_the_pins_survives_in_its_order(
     tmp_path_factory: pytest.TempPathFactory, file: tuple[str, list[str]], pins: dict[str, str]
