@@ -29,7 +29,7 @@ MIN_LEASE_S = 10.0
 class _Whereabouts(NamedTuple):
     locate: Callable[[], Target | str]
     version: Callable[[], Version]
-    pinned_name: Callable[[], str] | None
+    name: Callable[[], str] | None
 
 
 class Builder:
@@ -149,7 +149,7 @@ class Builder:
                 version=where.version,
                 make_breaker=partial(self._breaker, name, ladder),
                 clock=self._surroundings.clock,
-                pinned=where.pinned_name,
+                version_name=where.name,
             )
             if (before := self._before.get(key)) is not None:
                 self.endpoints[key].go_on_from(before)
@@ -157,12 +157,14 @@ class Builder:
 
     def _breaker(self, name: str, ladder: LadderConfig) -> Breaker:
         def on_change(state: BreakerState, why: str) -> None:
+            endpoint = self.endpoints[name, ladder.breaker, ladder.timeouts]
+            detail = {"ladder": ladder.name, "why": why, "version": endpoint.version().digest}
             self._recorder.record_event(
                 EventRecord(
                     kind=f"breaker.{state}",
                     at_ms=self._surroundings.wall_ms(),
                     subject=name,
-                    detail_json=json.dumps({"ladder": ladder.name, "why": why}),
+                    detail_json=json.dumps(detail),
                 )
             )
 
@@ -183,7 +185,7 @@ class Builder:
             locator = EngineLocator(
                 self._settings, slot=config.pin, finder=self._finder, book=self._book
             )
-            return _Whereabouts(locator.locate, locator.version, locator.pinned_name)
+            return _Whereabouts(locator.locate, locator.version, locator.name)
         target = self._fixed_target(config)
         return _Whereabouts(lambda: target, lambda: target.version, None)
 

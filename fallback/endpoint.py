@@ -98,8 +98,7 @@ class Endpoint:
         version: Returns what it runs, or would run.
         make_breaker: Makes its breaker, and a new one once another version answers.
         clock: Monotonic seconds.
-        pinned: Returns the name of the version pinned to its slot; None for an endpoint
-            elsewhere.
+        version_name: Returns what that is called; None takes the model that the settings name.
     """
 
     def __init__(
@@ -110,11 +109,11 @@ class Endpoint:
         version: Callable[[], Version],
         make_breaker: Callable[[], Breaker],
         clock: Callable[[], float],
-        pinned: Callable[[], str] | None = None,
+        version_name: Callable[[], str] | None = None,
     ) -> None:
         self.name = config.name
         self.config = config
-        self._pinned = pinned
+        self._version_name = version_name
         self._locate = locate
         self._version = version
         self._make_breaker = make_breaker
@@ -177,9 +176,9 @@ class Endpoint:
         return version
 
     @property
-    def pinned(self) -> str | None:
-        """Name of the version pinned to its slot; None for an endpoint elsewhere."""
-        return None if self._pinned is None else self._pinned()
+    def version_name(self) -> str | None:
+        """What people call the version that it runs, or would run."""
+        return self.config.model if self._version_name is None else self._version_name()
 
     def on_served(self, version: Version) -> None:
         """Take in what wrote a reply."""

@@ -75,9 +75,11 @@ class EngineLocator:
             return self._named(self._settings.pins[self._slot])
         return self._kept(moved)
 
-    def pinned_name(self) -> str:
-        """Return the name of the version that is pinned."""
-        moved = self._book.moved(self._slot)
+    def name(self) -> str:
+        """Return what the version is called that it runs; what is pinned while it does not run."""
+        engine, moved = self._finder.find(self._slot), self._book.moved(self._slot)
+        if not isinstance(engine, str) and not _is_of(engine, moved):
+            return engine.version
         return self._settings.pins[self._slot] if moved is None else moved.name
 
     def _running(self, engine: RunningEngine) -> Version:
@@ -86,7 +88,7 @@ class EngineLocator:
         A pin's own table comes first: the settings may mean another version by its name.
         """
         moved = self._book.moved(self._slot)
-        if moved is not None and moved.digest == engine.version_digest:
+        if moved is not None and _is_of(engine, moved):
             return self._kept(moved)
         return self._named(engine.version).served_as(engine.version_digest)
 
@@ -102,6 +104,10 @@ class EngineLocator:
             version = _version(moved.name, settings_of(moved)).served_as(moved.digest)
             self._pinned[moved] = version
         return self._pinned[moved]
+
+
+def _is_of(engine: RunningEngine, moved: PinnedVersion | None) -> bool:
+    return moved is not None and moved.digest == engine.version_digest
 
 
 def _version(name: str, version: VersionSettings | None) -> Version:

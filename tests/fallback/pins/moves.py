@@ -15,9 +15,10 @@ BEFORE_SWITCH = (
 DIGESTS = {"v1": "1" * 64, "v2": "2" * 64, "v3": "3" * 64}
 
 
-def version_of(settings: Settings, name: str) -> PinnedVersion:
-    """Return the version called *name*, as a pin keeps it."""
-    version = pinned_version(name, settings.versions, digest=DIGESTS.get(name))
+def version_of(settings: Settings, name: str, *, digest: str | None = "known") -> PinnedVersion:
+    """Return the version called *name*, as a pin keeps it; its digest is that of `DIGESTS`."""
+    digest = DIGESTS[name] if digest == "known" else digest
+    version = pinned_version(name, settings.versions, digest=digest)
     assert version is not None
     return version
 

@@ -1,5 +1,6 @@
 """Kept replies, prices and breakers after a move: clients that were open before it included."""
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -180,7 +181,7 @@ def test_a_version_that_the_file_dropped_keeps_its_name_and_its_price(app: App) 
         reply = app.ask(client)
         endpoint = client.ladders["chat"].models[0].endpoint
         app.kill_engine()
-        version, name = endpoint.version(), endpoint.pinned
+        version, name = endpoint.version(), endpoint.version_name
 
     assert "v2" not in app.settings.versions
     assert (name, version.digest) == ("v2", DIGESTS["v2"])
@@ -254,3 +255,18 @@ def test_an_answer_of_the_version_left_that_ends_late_is_not_the_new_ones(app: A
 
 def _running(app: App) -> RunningEngine:
     return RunningEngine(slot="primary", url=app.server.url, pid=os.getpid(), version="v1")
+
+
+def test_an_event_of_a_breaker_names_the_version_that_it_is_about(app: App) -> None:
+    """Which one was bad is asked after the rollback, when another one runs."""
+    app.move("v2")
+    app.run_engine("v2")
+    app.server.plan(default=DOWN)
+    for _ in range(4):
+        with pytest.raises(LadderExhaustedError):
+            app.client.chat(ASK, cache="off")
+    app.client.close()
+
+    (opened,) = [e for e in app.store.reader.events(limit=9) if e.kind == "breaker.open"]
+
+    assert json.loads(opened.detail_json)["version"] == DIGESTS["v2"]
