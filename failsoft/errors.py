@@ -33,6 +33,7 @@ FailsoftError
    ├─ IdempotencyConflictError                    HTTP 422, the key came with another body
    ├─ IdempotencyRunningError(retry_after_s)      HTTP 409, the key's first call still runs
    ├─ FrontStoppedError(retry_after_s)            HTTP 503, the front drains or ends
+   ├─ CandidateGoneError(slot, pid)               an engine ended before it took its slot over
    └─ ClientClosedError
 ```
 
@@ -501,6 +502,23 @@ class FrontStoppedError(FallbackError):
     def __init__(self, *, retry_after_s: float) -> None:
         super().__init__(f"this front is being stopped; call again in {math.ceil(retry_after_s)} s")
         self.retry_after_s = retry_after_s
+
+
+class CandidateGoneError(FallbackError):
+    """An engine that was to take over a slot cannot: it ended, or another one took its place.
+
+    Attributes:
+        slot: The slot, which is as it was.
+        pid: The engine's process.
+    """
+
+    def __init__(self, *, slot: str, pid: int, reason: str) -> None:
+        super().__init__(
+            f"the candidate for slot {slot}, process {pid}, cannot take over: {reason}; "
+            "the slot is as it was, start a new candidate"
+        )
+        self.slot = slot
+        self.pid = pid
 
 
 class ClientClosedError(FallbackError):

@@ -10,11 +10,16 @@ replaced as a whole by a rename:
 ``token``, ``version_digest``, ``max_model_len`` and ``process_start`` (`process_start` of
 ``pid``) may be null. A file that others
 may read is refused: it holds the engine's token.
+
+An engine that is to take over a slot, a *candidate*, publishes the same content in
+``<home>/run/candidates/<slot>.json``, where no ladder looks, until `promote_candidate`
+renames that file to the slot's.
 """
 
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +33,7 @@ from failsoft.config.run_files import (
     run_folder,
     write_private_json,
 )
+from failsoft.errors import CandidateGoneError
 
 SCHEMA = 1
 
@@ -53,20 +59,83 @@ def engine_file(home: Path, slot: str) -> Path:
     return run_folder(home) / f"{slot}.json"
 
 
-def publish_engine(home: Path, engine: RunningEngine) -> None:
-    """Write *engine*'s file, whole or not at all; only its owner may read it."""
+def candidates_folder(home: Path) -> Path:
+    """Return where engines that are to take over a slot are published."""
+    return run_folder(home) / "candidates"
+
+
+def candidate_file(home: Path, slot: str) -> Path:
+    """Return where the candidate for *slot* is published."""
+    return candidates_folder(home) / f"{slot}.json"
+
+
+def publish_engine(home: Path, engine: RunningEngine, *, is_candidate: bool = False) -> None:
+    """Write *engine*'s file, whole or not at all; only its owner may read it.
+
+    Args:
+        home: failsoft's folder.
+        engine: What listens where.
+        is_candidate: Whether ladders are not to find it before `promote_candidate`.
+    """
     content = {"schema": SCHEMA, **asdict(engine), "process_start": process_start(engine.pid)}
-    write_private_json(engine_file(home, engine.slot), content)
+    place = candidate_file if is_candidate else engine_file
+    write_private_json(place(home, engine.slot), content)
+
+
+def promote_candidate(home: Path, slot: str, pid: int) -> RunningEngine:
+    """Put the candidate of process *pid* in the slot's place, in one step; return it.
+
+    Ladders ask it from their next call on. Of the engine that had the place, if any, no file
+    is left: only its process can still be ended. One caller at a time for each slot.
+
+    Raises:
+        CandidateGoneError: The candidate is another process's, has ended or cannot be read;
+            the slot is as it was.
+    """
+    found = find_candidate(home, slot)
+    if isinstance(found, str):
+        raise CandidateGoneError(slot=slot, pid=pid, reason=found)
+    if found.pid != pid:
+        reason = f"it is process {found.pid} by now"
+        raise CandidateGoneError(slot=slot, pid=pid, reason=reason)
+    try:
+        candidate_file(home, slot).replace(engine_file(home, slot))
+    except FileNotFoundError as exc:
+        reason = "it withdrew itself at this very moment"
+        raise CandidateGoneError(slot=slot, pid=pid, reason=reason) from exc
+    return found
 
 
 def withdraw_engine(home: Path, engine: RunningEngine) -> None:
-    """Remove *engine*'s file, unless another engine has taken the slot since."""
-    path = engine_file(home, engine.slot)
+    """Remove *engine*'s file, unless another engine has taken the slot since.
+
+    Whether it is a candidate still or was promoted does not matter.
+    """
+    # In the order in which `promote_candidate` moves it: the other way it could slip through.
+    for path in (candidate_file(home, engine.slot), engine_file(home, engine.slot)):
+        if _pid_in(path) == engine.pid:
+            _unlink_own(path, engine.pid)
+
+
+def _unlink_own(path: Path, pid: int) -> None:
+    """Remove the file at *path*, and put it back if it became another process's meanwhile."""
+    taken = path.with_suffix(f".{os.getpid()}.tmp")
     try:
-        if json.loads(path.read_text(encoding="utf-8")).get("pid") == engine.pid:
-            path.unlink()
+        path.rename(taken)
+    except FileNotFoundError:
+        return
+    if _pid_in(taken) != pid:
+        with suppress(FileExistsError):  # an even newer one, which counts
+            os.link(taken, path)
+    taken.unlink()
+
+
+def _pid_in(path: Path) -> object:
+    """Return whose file *path* is; None when it is gone or no engine's file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")).get("pid")
     except (OSError, ValueError, AttributeError):
-        return  # gone, or no engine's file: nothing of ours is there
+        return None
 
 
 class EngineFinder:
@@ -97,6 +166,18 @@ class EngineFinder:
         if not is_alive(known[1].pid):
             return _died(slot)
         return known[1]
+
+
+def find_candidate(home: Path, slot: str) -> RunningEngine | str:
+    """Return the candidate for *slot*, or in words why there is none; reads its file each time."""
+    path = candidate_file(home, slot)
+    try:
+        found = _read(path, path.stat())
+    except OSError:
+        return f"no candidate is published for slot {slot}"
+    if isinstance(found, RunningEngine) and not is_alive(found.pid):
+        return _died(slot)
+    return found
 
 
 def _died(slot: str) -> str:

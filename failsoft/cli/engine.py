@@ -87,6 +87,13 @@ def serve(
         str | None,
         typer.Option(help="Publish it here: endpoints with this pin find it by themselves."),
     ] = None,
+    candidate: Annotated[
+        bool,
+        typer.Option(
+            "--candidate",
+            help="Publish it beside the slot's engine: endpoints find it once it is promoted.",
+        ),
+    ] = False,
 ) -> None:
     """Serve one version until SIGTERM or Ctrl-C; running answers may finish."""
     http_config = HttpConfig(
@@ -111,7 +118,8 @@ def serve(
         http_config=http_config,
         config_path=config,
         is_gentle=gentle_load,
-        slot=check_slot(slot),
+        slot=check_slot(slot, is_candidate=candidate),
+        is_candidate=candidate,
         on_ready=typer.echo,
     )
     raise typer.Exit(code)

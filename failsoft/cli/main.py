@@ -25,6 +25,7 @@ from failsoft.cli.front import front
 from failsoft.cli.ops import ops
 from failsoft.cli.status import status
 from failsoft.cli.up import up
+from failsoft.cli.versions import versions_app
 from failsoft.errors import ConfigError, FailsoftError
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ app.command("ops", hidden=True)(ops)
 app.command("status")(status)
 app.command("up")(up)
 app.add_typer(models.app, name="models")
+app.add_typer(versions_app, name="versions")
 app.command("demo")(demo)
 
 

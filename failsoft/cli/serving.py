@@ -46,6 +46,7 @@ def run_engine(
     http_config: HttpConfig,
     config_path: Path | None = None,
     slot: str | None = None,
+    is_candidate: bool = False,
     is_gentle: bool = False,
     on_ready: Callable[[str], None],
 ) -> int:
@@ -60,6 +61,7 @@ def run_engine(
         config_path: The settings file that may define *version*; None takes ``failsoft.toml`` of
             the working folder if there is one.
         slot: Where ladders find it: what ``pin`` of an endpoint names; None publishes nothing.
+        is_candidate: Whether it is to take over *slot*, and ladders do not find it before it did.
         is_gentle: Whether the model loads at low priority.
         on_ready: Given the base URL, ``/v1`` included, once requests are answered.
 
@@ -91,7 +93,7 @@ def run_engine(
 
         def tell() -> None:
             if slot is not None:
-                withdraw.callback(_publish(opened.state, slot, url))
+                withdraw.callback(_publish(opened.state, slot, url, is_candidate=is_candidate))
             name = escape(opened.state.served.name)
             console.print(f"[green]failsoft engine {name} ready on {escape(url)}[/]")
             on_ready(url)
@@ -111,19 +113,26 @@ def run_engine(
             return serve(opened.state, sock, drain_s=drain_s, on_ready=tell, on_drain=tell_drain)
 
 
-def check_slot(slot: str | None) -> str | None:
+def check_slot(slot: str | None, *, is_candidate: bool = False) -> str | None:
     """Return *slot* if it can be one.
 
     Raises:
-        ConfigError: It is no name; it would become part of a path.
+        ConfigError: It is no name; it would become part of a path. Or it is None, and it is
+            a candidate for nothing.
     """
+    if slot is None and is_candidate:
+        raise ConfigError(
+            key="--candidate", value=True, allowed="with --slot, which says what it would take over"
+        )
     if slot is not None and not fits(Name, slot):
         raise ConfigError(key="--slot", value=slot, allowed=allowed_words(Name))
     return slot
 
 
-def _publish(state: "ServerState", slot: str, url: str) -> Callable[[], None]:
-    """Tell ladders where the engine listens; return what tells them that it stopped."""
+def _publish(
+    state: "ServerState", slot: str, url: str, *, is_candidate: bool
+) -> Callable[[], None]:
+    """Write where the engine listens; return what withdraws that."""
     from failsoft.fallback.discovery import RunningEngine, publish_engine, withdraw_engine
 
     home = home_folder(os.environ)
@@ -136,5 +145,5 @@ def _publish(state: "ServerState", slot: str, url: str) -> Callable[[], None]:
         version_digest=state.served.version_digest,
         max_model_len=state.served.max_model_len,
     )
-    publish_engine(home, engine)
+    publish_engine(home, engine, is_candidate=is_candidate)
     return lambda: withdraw_engine(home, engine)

@@ -16,7 +16,12 @@ import pytest
 from failsoft.cli.serving import read_api_key
 from failsoft.engine.http.server import bind
 from failsoft.errors import ConfigError
-from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from failsoft.fallback.discovery import (
+    EngineFinder,
+    RunningEngine,
+    find_candidate,
+    promote_candidate,
+)
 from tests.engine.http.rig import DIGEST
 
 
@@ -97,6 +102,7 @@ def test_a_taken_port_is_one_line_and_exit_code_2() -> None:
         (["--threads", "0"], "num_threads"),
         (["--port", "99999"], "port"),
         (["--slot", "../primary"], "--slot"),
+        (["--candidate"], "--candidate"),
     ],
 )
 def test_bad_settings_are_exit_code_2(
@@ -150,4 +156,29 @@ def test_an_engine_publishes_itself_under_its_slot_while_it_runs(tmp_path: Path)
     assert isinstance(found, RunningEngine)
     assert (found.url, found.pid, found.version) == (url, popen.pid, "tiny")
     assert (found.token, found.version_digest, found.max_model_len) == ("s3cret", DIGEST, 512)
+    assert isinstance(EngineFinder(tmp_path).find("primary"), str)
+
+
+@pytest.mark.parametrize("is_promoted", [False, True])
+def test_a_candidate_is_out_of_the_way_until_it_is_promoted(
+    tmp_path: Path, is_promoted: bool
+) -> None:
+    """It answers at its own URL; when it stops it withdraws whichever file is its own."""
+    env = {"FAILSOFT_HOME": str(tmp_path)}
+    args = ["--version", "tiny", "--port", "0", "--slot", "primary", "--candidate"]
+    with command("engine", "serve", *args, **env) as popen:
+        _, url = wait_ready(popen)
+        found = find_candidate(tmp_path, "primary")
+        before = EngineFinder(tmp_path).find("primary")
+        if is_promoted:
+            promote_candidate(tmp_path, "primary", popen.pid)
+            assert EngineFinder(tmp_path).find("primary") == found
+        popen.send_signal(signal.SIGTERM)
+
+        assert popen.wait(10) == 0
+
+    assert isinstance(found, RunningEngine)
+    assert (found.url, found.pid, found.version_digest) == (url, popen.pid, DIGEST)
+    assert isinstance(before, str)
+    assert isinstance(find_candidate(tmp_path, "primary"), str)
     assert isinstance(EngineFinder(tmp_path).find("primary"), str)

@@ -12,13 +12,16 @@ import pytest
 
 from failsoft.config.settings import EndpointConfig, LadderConfig, Settings
 from failsoft.config.versions import VersionSettings
-from failsoft.errors import LadderExhaustedError
+from failsoft.errors import CandidateGoneError, LadderExhaustedError
 from failsoft.fallback.async_client import AsyncClient
 from failsoft.fallback.core import Backends
 from failsoft.fallback.discovery import (
     EngineFinder,
     RunningEngine,
+    candidate_file,
     engine_file,
+    find_candidate,
+    promote_candidate,
     publish_engine,
     withdraw_engine,
 )
@@ -222,6 +225,88 @@ def test_a_withdrawn_engine_is_gone_and_its_successor_stays(tmp_path: Path) -> N
 
     assert not engine_file(tmp_path, "primary").exists()
     withdraw_engine(tmp_path, ENGINE)  # twice is fine
+
+
+def test_a_candidate_is_found_by_no_ladder_until_it_is_promoted(tmp_path: Path) -> None:
+    """Then it has the slot, with the same content, and is no candidate any more."""
+    finder = EngineFinder(tmp_path)
+    publish_engine(tmp_path, ENGINE)
+    new = replace(ENGINE, url="http://127.0.0.1:22/v1", pid=os.getppid(), version_digest="e" * 64)
+
+    publish_engine(tmp_path, new, is_candidate=True)
+    mode = candidate_file(tmp_path, "primary").stat().st_mode
+    found = find_candidate(tmp_path, "primary"), finder.find("primary")
+    promoted = promote_candidate(tmp_path, "primary", new.pid)
+
+    assert mode & 0o777 == 0o600
+    assert found == (new, ENGINE)
+    assert promoted == finder.find("primary") == new
+    assert find_candidate(tmp_path, "primary") == "no candidate is published for slot primary"
+
+
+def test_only_the_process_that_was_proven_is_promoted(tmp_path: Path) -> None:
+    """What took its place, or nothing at all, would be a version that nobody looked at."""
+    publish_engine(tmp_path, ENGINE)
+    with pytest.raises(CandidateGoneError, match="no candidate is published"):
+        promote_candidate(tmp_path, "primary", 1)
+    publish_engine(tmp_path, replace(ENGINE, pid=os.getppid()), is_candidate=True)
+
+    with pytest.raises(CandidateGoneError, match=f"process {os.getppid()} by now") as caught:
+        promote_candidate(tmp_path, "primary", 1)
+
+    assert (caught.value.slot, caught.value.pid) == ("primary", 1)
+    assert EngineFinder(tmp_path).find("primary") == ENGINE
+
+
+def test_a_candidate_that_died_is_not_promoted(tmp_path: Path) -> None:
+    """Killed, it could not withdraw its file."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    publish_engine(tmp_path, replace(ENGINE, pid=pid), is_candidate=True)
+
+    with pytest.raises(CandidateGoneError, match="died"):
+        promote_candidate(tmp_path, "primary", pid)
+
+    assert isinstance(find_candidate(tmp_path, "primary"), str)
+
+
+@pytest.mark.parametrize("is_promoted", [False, True])
+def test_an_engine_withdraws_whichever_file_is_its_own(tmp_path: Path, is_promoted: bool) -> None:
+    """It does not know whether it was promoted; the other engine's file stays."""
+    old = replace(ENGINE, pid=os.getppid())
+    publish_engine(tmp_path, old)
+    publish_engine(tmp_path, ENGINE, is_candidate=True)
+    if is_promoted:
+        promote_candidate(tmp_path, "primary", ENGINE.pid)
+
+    withdraw_engine(tmp_path, ENGINE)
+
+    left = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert left == ([] if is_promoted else [engine_file(tmp_path, "primary")])
+
+
+def test_an_engine_that_withdraws_while_another_is_promoted_takes_nothing_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a look at its file and the removal, the file may have become the successor's."""
+    old = replace(ENGINE, pid=os.getppid())
+    publish_engine(tmp_path, old)
+    publish_engine(tmp_path, ENGINE, is_candidate=True)
+    rename = Path.rename
+
+    def late(path: Path, target: Path) -> Path:
+        promote_candidate(tmp_path, "primary", ENGINE.pid)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    withdraw_engine(tmp_path, old)
+
+    assert EngineFinder(tmp_path).find("primary") == ENGINE
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.is_file()] == [
+        "primary.json"
+    ]
 
 
 def test_a_reply_of_an_engine_that_is_down_is_found_by_a_new_client(

@@ -16,6 +16,7 @@ from typing import TextIO
 
 from failsoft.config.run_files import is_alive, is_running, run_folder
 from failsoft.errors import AlreadyRunningError, ConfigError
+from failsoft.fallback.discovery import candidates_folder
 from failsoft.run_state import read_last_children, read_supervisor
 from failsoft.serving.lifeline import GRACE_S
 from failsoft.serving.lifeline import VARIABLE as LIFELINE_VARIABLE
@@ -89,8 +90,8 @@ def clean_up(
         on_wait()
     while any(map(_is_ours, pids)) and clock() < until_s:
         sleep(_POLL_S)
-    _remove_stale(run_folder(home))
-    _remove_stale(run_folder(home) / "processes")
+    for folder in (run_folder(home), run_folder(home) / "processes", candidates_folder(home)):
+        _remove_stale(folder)
 
 
 def _is_ours(pid: int) -> bool:

@@ -97,7 +97,9 @@ def test_files_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Pa
     gone = dead_pid()
     for slot, pid in (("dead", gone), ("alive", os.getpid())):
         url = "http://127.0.0.1:1/v1"
-        publish_engine(tmp_path, RunningEngine(slot=slot, url=url, pid=pid, version="v"))
+        for is_candidate in (False, True):
+            engine = RunningEngine(slot=slot, url=url, pid=pid, version="v")
+            publish_engine(tmp_path, engine, is_candidate=is_candidate)
     write_front(tmp_path, FrontState(pid=gone, url="http://127.0.0.1:1/v1", token="t"))
     write_supervisor(tmp_path, state_of(gone))
     run = tmp_path / "run"
@@ -114,8 +116,9 @@ def test_files_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Pa
 
     clean_up(tmp_path, on_wait=lambda: None)
 
-    left = sorted(path.name for path in run.rglob("*") if path.is_file())
-    assert left == ["alive.json", "odd.json", f"small.{os.getpid()}.tmp"]
+    left = sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file())
+    kept = ["alive.json", "candidates/alive.json", "odd.json", f"small.{os.getpid()}.tmp"]
+    assert left == kept
     assert not engine_file(tmp_path, "dead").exists()
 
 
