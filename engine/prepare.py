@@ -22,6 +22,7 @@ from failsoft.engine.attention.site import AttentionSite
 from failsoft.engine.attention.trace import trace_sites
 from failsoft.engine.int8 import quantise_linears
 from failsoft.engine.linear import compute_dtype, own_weights, pack_linears
+from failsoft.engine.pool_size import blocks_in_pool
 from failsoft.engine.runner import ModelRunner
 from failsoft.engine.self_test import (
     Probe,
@@ -35,9 +36,6 @@ from failsoft.engine.self_test import (
 from failsoft.errors import ConfigError, UnsupportedModelError
 
 logger = logging.getLogger(__name__)
-
-_TOKENS_PER_RUNNING = 512
-"""Room taken for each running request where the longest request needs less in all."""
 
 _INT8_LIMIT = 0.3
 """Largest error of an 8-bit product, in standard deviations; 0.02 to 0.1 is usual."""
@@ -206,20 +204,17 @@ def size_pool(
     Raises:
         ConfigError: ``max_model_len`` was set and does not fit.
     """
-    block_bytes = config.block_size * sum(site.kv_bytes_per_token(dtype) for site in sites)
-    num_blocks = config.num_kv_blocks
-    if num_blocks is None:
-        wanted = max(max_model_len, _TOKENS_PER_RUNNING * config.max_running)
-        num_blocks = min(
-            -(-wanted // config.block_size), max(1, config.kv_memory_bytes // block_bytes)
-        )
+    kv_bytes_per_token = sum(site.kv_bytes_per_token(dtype) for site in sites)
+    num_blocks, pool_bytes = blocks_in_pool(
+        config, kv_bytes_per_token=kv_bytes_per_token, max_model_len=max_model_len
+    )
     capacity = num_blocks * config.block_size + 1
     if config.max_model_len is not None and config.max_model_len > capacity:
         raise ConfigError(
             key="max_model_len",
             value=config.max_model_len,
             allowed=f"at most {capacity}: {num_blocks} KV blocks of {config.block_size} tokens "
-            f"take {num_blocks * block_bytes / 2**20:.0f} MiB; give it more KV blocks",
+            f"take {pool_bytes / 2**20:.0f} MiB; give it more KV blocks",
         )
     if max_model_len > capacity:
         logger.warning(

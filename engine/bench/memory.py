@@ -4,6 +4,8 @@ import resource
 import sys
 from pathlib import Path
 
+from failsoft.engine.free_memory import kibibytes
+
 _STATUS = Path("/proc/self/status")
 
 
@@ -22,27 +24,12 @@ def peak_rss_bytes() -> int | None:
     except OSError:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
-    return _kibibytes(status, "VmHWM")
-
-
-def available_bytes() -> int | None:
-    """Return what processes may still take without swapping; None where nobody says."""
-    try:
-        return _kibibytes(Path("/proc/meminfo").read_text(), "MemAvailable")
-    except OSError:
-        return None
+    return kibibytes(status, "VmHWM")
 
 
 def total_bytes() -> int | None:
     """Return the machine's memory; None where nobody says."""
     try:
-        return _kibibytes(Path("/proc/meminfo").read_text(), "MemTotal")
+        return kibibytes(Path("/proc/meminfo").read_text(), "MemTotal")
     except OSError:
         return None
-
-
-def _kibibytes(text: str, name: str) -> int | None:
-    for line in text.splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    return None

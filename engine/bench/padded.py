@@ -14,11 +14,12 @@ import torch
 
 from failsoft.engine.bench.cpu import OtherCpu
 from failsoft.engine.bench.job import Job
-from failsoft.engine.bench.memory import available_bytes, peak_rss_bytes, reset_peak_rss
+from failsoft.engine.bench.memory import peak_rss_bytes, reset_peak_rss
 from failsoft.engine.bench.run import ModeRun, Served
 from failsoft.engine.bench.session import facts_of, with_ids
 from failsoft.engine.bench.slots import Row, SlotBoard, Step, Work
 from failsoft.engine.bench.workload import Item
+from failsoft.engine.free_memory import available_bytes
 from failsoft.engine.launch import load_version
 from failsoft.engine.models.load import LoadedModel
 from failsoft.errors import UnsupportedModelError

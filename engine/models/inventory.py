@@ -10,7 +10,7 @@ from pathlib import Path
 
 from failsoft.config.catalogue import CATALOGUE
 from failsoft.config.sources import ModelSource, parse_source
-from failsoft.config.versions import parse_versions, version_names
+from failsoft.config.versions import VersionSettings, parse_versions, version_names
 from failsoft.engine.models.convert import CONVERTER
 from failsoft.engine.models.fetch import find_model
 from failsoft.engine.models.resolve import (
@@ -71,7 +71,7 @@ def find_digest(text: str, *, store: ModelStore) -> str:
     elif text not in known_names() and _PREFIX.fullmatch(text):
         found = _by_prefix(text, store)
     else:
-        found = _find_name(text, store=store)
+        found = find_name(text, store=store)
     if found is None:
         raise ModelSourceError(
             f"{text} is not in {store.root}; fetch it with `failsoft models add {text}`",
@@ -80,9 +80,35 @@ def find_digest(text: str, *, store: ModelStore) -> str:
     return found
 
 
+def find_name(name: str, *, store: ModelStore, config_path: Path | None = None) -> str | None:
+    """Return the digest that the version called *name* is stored under, or None.
+
+    Raises:
+        ConfigError: No such name, or a setting is wrong.
+    """
+    plan = plan_version(name, config_path=config_path)
+    return find_settings(plan.settings, base=plan.base, store=store)
+
+
+def find_settings(settings: VersionSettings, *, base: Path, store: ModelStore) -> str | None:
+    """Return the digest that a version's model is stored under, or None.
+
+    Args:
+        settings: The version's.
+        base: Folder that a relative ``file:`` path starts from.
+        store: Where to look.
+
+    Raises:
+        ModelSourceError: Its source is malformed or floats.
+    """
+    source = parse_source(settings.source, base=base)
+    pinned = settings.sha256
+    return _find(source, store=store) or (pinned if pinned in store.digests() else None)
+
+
 def names_of(digest: str, *, store: ModelStore) -> list[str]:
     """Return the names, of the config file and the catalogue, that *digest* is stored for."""
-    return [name for name in known_names() if _find_name(name, store=store) == digest]
+    return [name for name in known_names() if find_name(name, store=store) == digest]
 
 
 def add_command(digest: str, *, store: ModelStore) -> str:
@@ -161,12 +187,6 @@ def _plan_of(text: str, digest: str, store: ModelStore) -> VersionPlan:
 def _find(source: ModelSource, *, store: ModelStore) -> str | None:
     digest = store.source(str(source)).get("digest")
     return str(digest) if digest in store.digests() else None
-
-
-def _find_name(name: str, *, store: ModelStore) -> str | None:
-    plan = plan_version(name)
-    pinned = plan.settings.sha256
-    return _find(plan.source, store=store) or (pinned if pinned in store.digests() else None)
 
 
 def _by_prefix(prefix: str, store: ModelStore) -> str | None:

@@ -4,6 +4,7 @@ A version needs its model's bytes (their digests, and the template inside them),
 resolving one fetches its model into the store. Loads torch only to choose a dtype.
 """
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,6 +98,25 @@ def plan_version(name: str, *, config_path: Path | None = None) -> VersionPlan:
     return VersionPlan(name=name, source=source, settings=settings, base=base, catalogue=known)
 
 
+def add_command(plan: VersionPlan) -> str:
+    """Return the command that fetches, converts or repairs what *plan* needs, run from here."""
+    try:
+        here = plan_version(plan.name)
+    except ConfigError:
+        here = None
+    if here is not None and _bytes_of(here) == _bytes_of(plan):
+        return f"failsoft models add {shlex.quote(plan.name)}"
+    # Its config file is not the one of this folder, so its name says nothing here.
+    words = ["failsoft", "models", "add", str(plan.source), "--dtype", plan.settings.dtype]
+    if plan.settings.sha256 is not None:
+        words += ["--sha256", plan.settings.sha256]
+    return shlex.join(words)
+
+
+def _bytes_of(plan: VersionPlan) -> tuple[object, ...]:
+    return plan.source, plan.settings.sha256, plan.settings.dtype
+
+
 def version_tables(path: Path) -> dict[str, VersionSettings]:
     """Return the versions of the config file at *path*; none when there is no file.
 
@@ -142,8 +162,7 @@ def build_version(
 
 def _source(name: str, settings: VersionSettings, base: Path) -> ModelSource:
     try:
-        written = settings.source
-        return parse_source(written if isinstance(written, str) else tuple(written), base=base)
+        return parse_source(settings.source, base=base)
     except ModelSourceError as exc:
         raise ConfigError(
             key=f"versions.{name}.source", value=settings.source, allowed=str(exc)

@@ -1,5 +1,6 @@
 """Reads every stored byte again and compares it with the digest noted when it was stored."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,14 +28,23 @@ class FileCheck(NamedTuple):
         return self.expected == self.actual
 
 
-def verify_model(digest: str, *, store: ModelStore) -> list[FileCheck]:
+def verify_model(
+    digest: str, *, store: ModelStore, conversions: Iterable[Path] | None = None
+) -> list[FileCheck]:
     """Return a check for each file of the model stored under *digest* and of its conversions.
 
     The list starts with the model itself: its files' noted digests must give *digest*.
+
+    Args:
+        digest: Of the model.
+        store: Where it is.
+        conversions: Folders of the conversions to read; None reads all there are.
     """
     folder = store.root / "models" / digest
+    if conversions is None:
+        conversions = store.conversions(digest)
     groups = [(folder / "files", _noted(folder / "manifest.json"))]
-    groups += [(path, _noted(path / RECORD_NAME)) for path in store.conversions(digest)]
+    groups += [(path, _noted(path / RECORD_NAME)) for path in conversions]
     noted = tuple(FileDigest(f.path, f.sha256) for f in groups[0][1])
     whole = FileCheck(
         f"models/{digest}/manifest.json", digest, files_digest(noted) if noted else None

@@ -4,13 +4,14 @@ Results go to stdout, progress to stderr. Parts are imported inside the verbs, s
 that ``failsoft --help`` stays quick.
 """
 
-import json
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
 
+from failsoft.cli.pinned_models import pins_needing
+from failsoft.cli.plain_output import print_columns, print_json
 from failsoft.errors import ModelError
 
 if TYPE_CHECKING:
@@ -28,10 +29,6 @@ def _store() -> "ModelStore":
     from failsoft.engine.models.store import ModelStore
 
     return ModelStore()
-
-
-def _print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def _item_json(item: "InventoryItem") -> dict[str, object]:
@@ -55,10 +52,10 @@ def list_models(as_json: Json = False) -> None:
     store = _store()
     items = inventory(store)
     if as_json:
-        _print_json({"store": str(store.root), "models": [_item_json(item) for item in items]})
+        print_json({"store": str(store.root), "models": [_item_json(item) for item in items]})
         return
     typer.echo(f"store: {store.root}")
-    _print_columns([("model", "size", "digest", "dtypes", "licence"), *map(_row, items)])
+    print_columns([("model", "size", "digest", "dtypes", "licence"), *map(_row, items)])
     if any(item.problem is not None for item in items):
         typer.echo("broken: run `failsoft models verify`")
 
@@ -74,21 +71,16 @@ def _row(item: "InventoryItem") -> tuple[str, ...]:
     )
 
 
-def _print_columns(rows: list[tuple[str, ...]]) -> None:
-    # One line for each row, however narrow the terminal: what wraps can be neither read nor cut.
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo(" ".join(cells).rstrip())
-
-
 @app.command()
 def add(
     what: Annotated[str, typer.Argument(help="A name, or a pinned source line.")],
     sha256: Annotated[str | None, typer.Option(help="Digest that it must have.")] = None,
     dtype: Annotated[
-        str, typer.Option(help="Convert for: auto, float32, bfloat16 or int8.")
-    ] = "auto",
+        str | None,
+        typer.Option(
+            help="Convert for: auto, float32, bfloat16 or int8.", show_default="the version's own"
+        ),
+    ] = None,
     fetch_only: Annotated[bool, typer.Option("--fetch-only", help="Do not convert.")] = False,
 ) -> None:
     """Fetch a model into the store, and convert it so that it loads at once.
@@ -104,7 +96,7 @@ def add(
         typer.echo(f"licence: {plan.catalogue.licence}, {plan.catalogue.licence_url}", err=True)
     stored = add_model(plan.source, store=store, sha256=plan.settings.sha256)
     if not fetch_only:
-        _convert(stored, dtype, store)
+        _convert(stored, dtype or plan.settings.dtype, store)
     typer.echo(stored.digest)
 
 
@@ -128,7 +120,7 @@ def show(
 
     facts = describe(what, store=_store(), dtype=dtype)
     if as_json:
-        _print_json(facts)
+        print_json(facts)
         return
     for line in _fact_lines(facts):
         typer.echo(line)
@@ -163,7 +155,7 @@ def verify(
     found = {digest: verify_model(digest, store=store) for digest in digests}
     checks = [check for of_one in found.values() for check in of_one]
     if as_json:
-        _print_json({"files": [{**c._asdict(), "is_good": c.is_good} for c in checks]})
+        print_json({"files": [{**c._asdict(), "is_good": c.is_good} for c in checks]})
     else:
         _print_checks(len(found), checks)
     broken = [digest for digest in found if not all(check.is_good for check in found[digest])]
@@ -186,13 +178,20 @@ def _print_checks(num_models: int, checks: "list[FileCheck]") -> None:
 @app.command()
 def remove(
     what: What,
-    force: Annotated[bool, typer.Option("--force", help="Also if other names use it.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if other names or pins use it.")
+    ] = False,
 ) -> None:
     """Delete a stored model and everything converted from it."""
     from failsoft.engine.models.inventory import find_digest, names_of
 
     store = _store()
     digest = find_digest(what, store=store)
+    if not force and (pinned := pins_needing(digest, models=store)):
+        raise ModelError(
+            f"{what} is pinned: {'; '.join(pinned)}; pin another version there first, or: "
+            f"failsoft models remove --force {shlex.quote(what)}"
+        )
     names = names_of(digest, store=store)
     others = ", ".join(name for name in names if name != what)
     # Digits or a source line mean the bytes: only several names for them are a surprise.

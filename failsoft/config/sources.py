@@ -7,6 +7,7 @@ looked at again each time.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -79,19 +80,19 @@ class PypiSource:
 ModelSource = HfSource | FileSource | PypiSource
 
 
-def parse_source(text: str | tuple[str, ...], *, base: Path) -> ModelSource:
+def parse_source(text: str | Sequence[str], *, base: Path) -> ModelSource:
     """Return what a source line names.
 
     Args:
         text: One source; or, for a file cut into several wheels, its parts as a
-            tuple or joined with ``+``.
+            list or joined with ``+``.
         base: Folder that a relative ``file:`` path starts from.
 
     Raises:
         ModelSourceError: It is malformed or floats; the message names the line to write.
         UnsupportedModelError: It names pickled weights.
     """
-    parts = tuple(_PART_SEPARATOR.split(text)) if isinstance(text, str) else text
+    parts = tuple(_PART_SEPARATOR.split(text)) if isinstance(text, str) else tuple(text)
     joined = "+".join(parts)
     parsed = [_parse_part(part.strip(), base=base) for part in parts]
     members = tuple(part for part in parsed if isinstance(part, WheelMember))

@@ -125,7 +125,7 @@ def _read_version(at: str, table: object, problems: Problems) -> VersionSettings
 def _source_problem(at: str, source: str | list[str]) -> ConfigError | None:
     try:
         # Only its form is looked at: the folder that a path starts from does not matter.
-        parse_source(source if isinstance(source, str) else tuple(source), base=Path("/"))
+        parse_source(source, base=Path("/"))
     except ModelError as exc:
         return ConfigError(key=f"{at}.source", value=source, allowed=f"{FORMS} ({exc})")
     return None

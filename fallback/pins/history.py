@@ -127,9 +127,9 @@ def stamp(at_ms: int) -> str:
     """Return a moment for people, in UTC.
 
     >>> stamp(0)
-    '1970-01-01 00:00:00Z'
+    '1970-01-01 00:00:00 UTC'
     """
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S UTC}"
 
 
 def _by(move: PinMove | None) -> str:

@@ -30,13 +30,18 @@ def pinned_version(
     return PinnedVersion(name=name, settings_json=_as_json(version), digest=digest)
 
 
-def settings_of(version: PinnedVersion) -> VersionSettings | None:
-    """Return the table that *version* keeps; None when this failsoft cannot read it."""
+def table_of(version: PinnedVersion) -> dict[str, Any]:
+    """Return the table that *version* keeps as a file would have it; empty where it is none."""
     try:
         table = json.loads(version.settings_json)
     except ValueError:
-        return None
-    return read_versions({version.name: table}, Problems()).get(version.name)
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def settings_of(version: PinnedVersion) -> VersionSettings | None:
+    """Return the table that *version* keeps; None when this failsoft cannot read it."""
+    return read_versions({version.name: table_of(version)}, Problems()).get(version.name)
 
 
 def is_same_version(one: PinnedVersion, other: PinnedVersion) -> bool:

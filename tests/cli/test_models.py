@@ -11,7 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from failsoft.cli.main import app
+from failsoft.config.schema import load_settings
 from failsoft.errors import ModelError, ModelFileError, ModelSourceError
+from failsoft.pin_records import MoveAsk, MoveKind, MoveState, PinnedVersion
+from failsoft.run_state import SupervisorState, accepted_settings, write_supervisor
+from failsoft.store import Store
 
 
 @pytest.fixture
@@ -165,6 +169,104 @@ def test_model_that_another_name_uses_is_removed_by_force_only(
     assert run("verify").exit_code == 0
     forced = run("remove", "--force", "support").stdout
     assert forced == f"removed {digest}, which was also mine\n"
+
+
+@pytest.mark.parametrize("place", ["file", "running"])
+def test_model_that_a_pin_needs_is_removed_by_force_only(
+    run: Any, gguf: Path, tmp_path: Path, place: str
+) -> None:
+    """A rollback, or the next start of an engine, would find nothing.
+
+    What runs may run by a file of another folder.
+    """
+    table = f"[versions.mine]\nsource = 'file:{gguf}'\n"
+    pins = "[pins]\nprimary = 'mine'\n"
+    (tmp_path / "failsoft.toml").write_text(table + pins * (place == "file"))
+    digest = run("add", "mine", "--fetch-only").stdout.strip()
+    if place == "running":
+        state = SupervisorState(
+            pid=os.getpid(), started_at_ms=0, settings="", api_url="", ops_url="", children=()
+        )
+        write_supervisor(tmp_path / "store", state)
+        accepted_settings(tmp_path / "store").write_text(
+            table.replace("mine", "v1") + "[pins]\nprimary = 'v1'\n"
+        )
+
+    for what in ("mine", digest):
+        with pytest.raises(ModelError, match=r"pinned: slot primary of .*--force"):
+            run("remove", what)
+
+    assert run("verify").stdout.startswith("1 model")
+    assert run("remove", "--force", "mine").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("is_carried_out", "left", "to", "words"),
+    [
+        (False, "other", "mine", "slot primary moves to mine"),
+        (False, "mine", "other", "slot primary moves to other"),
+        (True, "other", "mine", "slot primary was moved to mine"),
+        (True, "mine", "other", "slot primary may be rolled back to mine"),
+    ],
+)
+def test_model_that_a_moved_pin_needs_is_removed_by_force_only(
+    run: Any,
+    gguf: Path,
+    tmp_path: Path,
+    is_carried_out: bool,
+    left: str,
+    to: str,
+    words: str,
+) -> None:
+    """Though no file names it any more: a move keeps the whole table."""
+    sources = {"mine": f"file:{gguf}", "other": "file:elsewhere.gguf"}
+    versions = {
+        name: PinnedVersion(name=name, settings_json=json.dumps({"source": source}))
+        for name, source in sources.items()
+    }
+    (tmp_path / "failsoft.toml").write_text("")
+    digest = run("add", "--fetch-only", sources["mine"]).stdout.strip()
+    with Store(load_settings(tmp_path / "failsoft.toml").store) as store:
+        store.pins.note_file_pin("primary", versions[left])
+        ask = MoveAsk(slot="primary", kind=MoveKind.SET, to=versions[to], who="ann", why="to see")
+        move = store.pins.ask(ask)
+        if is_carried_out:
+            move = store.pins.switch(move, proof={})
+            store.pins.end(move, MoveState.CONFIRMED)
+
+    with pytest.raises(ModelError, match=f"pinned: {words};"):
+        run("remove", digest)
+
+    assert run("remove", "--force", digest).exit_code == 0
+
+
+def test_remove_makes_no_store(run: Any, gguf: Path, tmp_path: Path) -> None:
+    """Only looking for pins must not leave a database behind."""
+    (tmp_path / "failsoft.toml").write_text("")
+    digest = run("add", "--fetch-only", f"file:{gguf}").stdout.strip()
+
+    run("remove", digest)
+
+    assert not list(tmp_path.glob("**/*.db"))
+
+
+def test_add_converts_for_the_versions_own_dtype(
+    run: Any, gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever pinned it in another one would wait for its engine to convert."""
+    (tmp_path / "failsoft.toml").write_text(
+        "[versions.mine]\nsource = 'file:x.gguf'\ndtype = 'int8'\n"
+    )
+    asked = []
+    monkeypatch.setattr(
+        "failsoft.engine.models.convert.ensure_converted",
+        lambda model, *, dtype, store: asked.append(dtype),
+    )
+
+    run("add", "mine")
+    run("add", "mine", "--dtype", "float32")
+
+    assert asked == ["bfloat16", "float32"]
 
 
 def test_wrong_sha256_of_a_file_says_to_correct_either(

@@ -16,9 +16,7 @@ from failsoft.config.schema import Checked, check_settings, read_settings
 from failsoft.config.secrets import read_secret
 from failsoft.config.settings import CACHE_RUNG, Settings
 from failsoft.config.show import as_tables, as_toml
-from failsoft.config.sources import FileSource, parse_source
-from failsoft.config.versions import VersionSettings
-from failsoft.engine.models.templates import BUILTIN
+from failsoft.engine.models.absolute import with_absolute_paths as absolute
 from failsoft.errors import ConfigError
 from failsoft.run_state import accepted_settings
 
@@ -73,18 +71,8 @@ def _secrets(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def with_absolute_paths(settings: Settings, *, base: Path) -> Settings:
     """Return *settings* with every path in a version counted from *base*, the file's folder."""
-    versions = {name: _absolute(version, base) for name, version in settings.versions.items()}
+    versions = {name: absolute(version, base=base) for name, version in settings.versions.items()}
     return replace(settings, versions=versions)
-
-
-def _absolute(version: VersionSettings, base: Path) -> VersionSettings:
-    written, template = version.source, version.template
-    source = parse_source(written if isinstance(written, str) else tuple(written), base=base)
-    if isinstance(source, FileSource):
-        version = replace(version, source=str(source))
-    if template is not None and template not in BUILTIN:
-        version = replace(version, template=str(base / Path(template).expanduser()))
-    return version
 
 
 def keep_copy(settings: Settings, *, home: Path) -> Path:
