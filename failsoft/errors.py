@@ -33,6 +33,7 @@ FailsoftError
    ├─ IdempotencyConflictError                    HTTP 422, the key came with another body
    ├─ IdempotencyRunningError(retry_after_s)      HTTP 409, the key's first call still runs
    ├─ FrontStoppedError(retry_after_s)            HTTP 503, the front drains or ends
+   ├─ FingerprintError(status)                    an endpoint's weights could not be looked at
    └─ ClientClosedError
 ```
 
@@ -501,6 +502,21 @@ class FrontStoppedError(FallbackError):
     def __init__(self, *, retry_after_s: float) -> None:
         super().__init__(f"this front is being stopped; call again in {math.ceil(retry_after_s)} s")
         self.retry_after_s = retry_after_s
+
+
+class FingerprintError(FallbackError):
+    """A fingerprint could not be taken; it says nothing about the weights.
+
+    Attributes:
+        status: HTTP status of the answer that was of no use; None when none came, or when what
+            came cannot be used whatever its status.
+        is_down: Whether nobody answers there now; asking again later may help.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, is_down: bool = False) -> None:
+        super().__init__(message)
+        self.status = status
+        self.is_down = is_down
 
 
 class ClientClosedError(FallbackError):

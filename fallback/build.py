@@ -1,17 +1,15 @@
 """Builds ladders out of settings: endpoints with their breakers, rungs in their places."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 
 from failsoft.call_records import EventRecord, Recorder, ReplyStore
-from failsoft.config.secrets import read_secret
 from failsoft.config.settings import CACHE_RUNG, EndpointConfig, LadderConfig, Settings
-from failsoft.errors import ConfigError
 from failsoft.fallback.breaker import Breaker, BreakerState
 from failsoft.fallback.cached_rung import CachedRung
 from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.endpoint import Endpoint, EngineLocator, Target, Version
+from failsoft.fallback.fixed_target import fixed_target
 from failsoft.fallback.ladder import Ladder, Rung
 from failsoft.fallback.retry_budget import RetryBudget
 from failsoft.fallback.rung import EndpointRung, Place
@@ -170,28 +168,5 @@ class Builder:
         if config.pin is not None:
             locator = EngineLocator(self._settings, slot=config.pin, finder=self._finder)
             return locator.locate, locator.version
-        target = self._fixed_target(config)
+        target = fixed_target(config, environ=self._environ)
         return lambda: target, lambda: target.version
-
-    def _fixed_target(self, config: EndpointConfig) -> Target:
-        assert config.url is not None
-        assert config.model is not None
-        secret = None
-        if config.api_key_env is not None:
-            key = f"endpoints.{config.name}.api_key_env"
-            secret = read_secret(config.api_key_env, key=key, environ=self._environ)
-            if not (secret.isascii() and secret.isprintable() and secret == secret.strip()):
-                raise ConfigError(
-                    key=key,
-                    value=config.api_key_env,
-                    allowed="a variable that holds printable ASCII alone; often a line break or "
-                    "a space was copied with the key",
-                )
-        url = config.url.rstrip("/")
-        where = hashlib.sha256(f"{url}\0{config.model}".encode()).hexdigest()
-        return Target(
-            url=url,
-            model=config.model,
-            version=Version(source=where, digest=None, price=config.price),
-            authorization=f"Bearer {secret}" if secret else None,
-        )
