@@ -27,6 +27,7 @@ from failsoft.serving.supervisor.moves.desk import PinDesk
 from failsoft.serving.supervisor.moves.mover import Mover
 from failsoft.serving.supervisor.moves.parts import MoveParts
 from failsoft.serving.supervisor.moves.standing import Standing
+from failsoft.serving.supervisor.moves.weights import Weights
 from failsoft.serving.supervisor.plan import ChildPlan, Plans, Rules
 from failsoft.serving.supervisor.reload import read_again
 from failsoft.serving.supervisor.roster import Roster
@@ -148,7 +149,7 @@ class Supervisor:
             environ=config.environ,
             lifeline_fd=self._lifeline[0],
             keep_trial=self._keep_trial,
-            fingerprint=None,
+            fingerprint=Weights(self._desk),
             keep_settings=self._settings.keep,
             tell_children=self._settings.tell,
             apply=self._settings.apply,

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.cli.main import main
+from failsoft.fallback.discovery import RunningEngine
+from failsoft.fallback.fingerprint.records import Comparison, FingerprintProof, Reported
 from failsoft.serving.supervisor import plan
 from failsoft.serving.supervisor.backoff import RestartRules
+from failsoft.serving.supervisor.moves import weights
 from failsoft.serving.supervisor.moves.rules import MoveRules
 from failsoft.serving.supervisor.needs import EngineNeed
 from failsoft.serving.supervisor.watch import WatchRules
@@ -62,6 +65,19 @@ class FakeCommands:
         asked = {"name": name, "kind": kind, "folder": self.folder, **asked}
         return sys.executable, str(_CHILD), json.dumps({**asked, **self.children.get(name, {})})
 
+    def check_weights(self, engine: RunningEngine, digest: str, _store: object) -> FingerprintProof:
+        """Stand in for the comparison of weights; a fault of the version named weights fails it."""
+        fault = Path(self.folder) / f"{engine.version}.fault"
+        is_changed = fault.exists() and fault.read_text() == "weights"
+        return FingerprintProof(
+            subject=digest,
+            is_new_reference=False,
+            comparison=Comparison(is_changed=is_changed, why="mean 9, limit 1"),
+            reported=Reported(model=None, system_fingerprint=None, version_digest=digest),
+            num_takings=1,
+            took_s=0.0,
+        )
+
 
 if __name__ == "__main__":
     told = json.loads(sys.argv.pop(1))
@@ -72,5 +88,6 @@ if __name__ == "__main__":
         moves=MoveRules(**told["moves"]),
         **told["rules"],
     )
+    weights.__dict__["check_weights"] = commands.check_weights
     plan.__dict__.update(OwnCommands=lambda **_: commands, Rules=lambda: rules)
     main()

@@ -178,9 +178,7 @@ class Candidate:
         digest = await reported_digest(self._running, answer_s=self._parts.rules.answer_s)
         check_digest(digest, self._digest)
         self._proof["digest"] = digest
-        if self._parts.fingerprint is not None:
-            found = await self._parts.fingerprint(self._running, digest)
-            self._proof["fingerprint"] = found
+        self._proof["fingerprint"] = await self._parts.fingerprint(self._running, digest)
 
     async def smoke(self) -> None:
         """Have it answer a few chats."""

@@ -52,7 +52,7 @@ class MoveParts:
     environ: Mapping[str, str] = field(repr=False)
     lifeline_fd: int
     keep_trial: KeepTrial
-    fingerprint: Fingerprint | None
+    fingerprint: Fingerprint
     keep_settings: Callable[[], None]
     """Writes what children read as `Standing` says it; raises OSError."""
     tell_children: Callable[[], object]

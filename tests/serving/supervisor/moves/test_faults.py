@@ -119,6 +119,7 @@ def test_an_eval_is_evidence(tmp_path: Path) -> None:
 def test_an_engine_that_is_not_what_was_checked_or_says_nothing_is_refused(tmp_path: Path) -> None:
     """Its own report, the head of each reply and the text each count."""
     reasons = {
+        "weights": "proving: its weights are not those that this version had: mean 9, limit 1",
         "models": "proving: it runs version 000000000000…, not the ",
         "header": "smoking: it runs version 000000000000…, not the ",
         "empty": "smoking: its reply to a smoke prompt is empty",
