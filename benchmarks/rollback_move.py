@@ -4,15 +4,13 @@ Real weights, greedy. Each prompt's text is known from each version alone, asked
 else could answer; so a reply tells by its own words which weights wrote it.
 """
 
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import takewhile
+from itertools import cycle, takewhile
 
 import httpx2
 
-from benchmarks.front_callers import WAIT_S, Crowd, Seen, ask
+from benchmarks.front_callers import WAIT_S, Seen, ask, crowd
 from benchmarks.proof import Line, exactly
 from benchmarks.rollback_rig import SLOT, V2, Moving, moving_up
 from failsoft.pin_records import MoveState, PinMove
@@ -33,12 +31,12 @@ def measure(*, is_short: bool) -> Iterator[Line]:
     with moving_up() as moving:
         first = moving.serving().version_digest
         texts = {first: _texts(moving)}
-        with _callers(moving.up.api_url) as callers:
+        words = cycle(PROMPTS)
+        with crowd(moving.up.api_url, max_tokens=_TOKENS, words=lambda _: next(words)) as callers:
             time.sleep(_SETTLE_S)
             there = _move(moving, "pin", "set", SLOT, V2, "--why", "proof", "--accept-unproven")
             second = moving.serving().version_digest
             texts[second] = _texts(moving)
-            time.sleep(_SETTLE_S)
             back = _move(moving, "rollback", SLOT, "--why", "proof")
             back_s = time.monotonic()
             time.sleep(_SETTLE_S)
@@ -64,35 +62,11 @@ def _move(moving: Moving, *words: str) -> PinMove:
     return move
 
 
-def _texts(moving: Moving) -> list[str]:
+def _texts(moving: Moving) -> dict[str, str]:
     """Return what the version that serves now says to each prompt."""
     with httpx2.Client(timeout=WAIT_S, trust_env=False) as client:
-        return [ask(client, moving.up.api_url, p, max_tokens=_TOKENS).text for p in PROMPTS]
-
-
-@contextmanager
-def _callers(url: str, *, num_callers: int = 4) -> Iterator[Crowd]:
-    """Let callers ask the prompts round after round until left; each keeps its number."""
-    together, is_over = Crowd(), threading.Event()
-
-    def call_on(first: int) -> None:
-        number = first
-        with httpx2.Client(timeout=WAIT_S, trust_env=False) as client:
-            while not is_over.is_set():
-                seen = ask(client, url, PROMPTS[number % len(PROMPTS)], max_tokens=_TOKENS)
-                seen.usage = {"prompt": number % len(PROMPTS)}
-                together.seen.append(seen)
-                number += 1
-
-    threads = [threading.Thread(target=call_on, args=(n,)) for n in range(num_callers)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield together
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
+        calls = [ask(client, moving.up.api_url, p, max_tokens=_TOKENS) for p in PROMPTS]
+    return {call.asked: call.text for call in calls}
 
 
 def _judge_moves(there: PinMove, back: PinMove, *, limit_s: float) -> Iterator[Line]:
@@ -108,12 +82,14 @@ def _judge_moves(there: PinMove, back: PinMove, *, limit_s: float) -> Iterator[L
         )
 
 
-def _judge_calls(calls: Sequence[Seen], texts: Mapping[str | None, list[str]]) -> Iterator[Line]:
+def _judge_calls(
+    calls: Sequence[Seen], texts: Mapping[str | None, Mapping[str, str]]
+) -> Iterator[Line]:
     failed = [call for call in calls if not call.is_whole or call.error is not None]
     yield exactly(f"4 callers, no other rung, {len(calls)} calls: failed ones", len(failed), 0)
     whole = [call for call in calls if call.is_whole]
     wrong = [call for call in whole if _writer(call, texts) != call.version]
-    same = sum(call.text in (known[_prompt(call)] for known in texts.values()) for call in whole)
+    same = sum(call.text in (known[call.asked] for known in texts.values()) for call in whole)
     counts = ", ".join(
         f"{sum(call.version == digest for call in whole)} of {(digest or '')[:12]}"
         for digest in texts
@@ -131,16 +107,11 @@ def _judge_calls(calls: Sequence[Seen], texts: Mapping[str | None, list[str]]) -
     )
 
 
-def _writer(call: Seen, texts: Mapping[str | None, list[str]]) -> str | None:
+def _writer(call: Seen, texts: Mapping[str | None, Mapping[str, str]]) -> str | None:
     """Return the version whose own text to this prompt *call* got, or begins most like."""
 
     def likeness(digest: str | None) -> int:
-        pairs = zip(call.text, texts[digest][_prompt(call)], strict=False)
+        pairs = zip(call.text, texts[digest][call.asked], strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     return max(texts, key=likeness)
-
-
-def _prompt(call: Seen) -> int:
-    assert call.usage is not None, "each caller keeps the number of its prompt"
-    return int(call.usage["prompt"])

@@ -114,16 +114,20 @@ def check_memory(report: CheckReport, *, swap: Swap, freed_bytes: int, taken_byt
     needs, available = report.needs_bytes, report.available_bytes
     if needs is None or available is None:
         return  # nobody knows; an engine that does not fit dies on trial
-    room = available - taken_bytes + (freed_bytes if swap == "stop-first" else 0)
-    if needs <= room:
+    beside = max(0, available - taken_bytes)
+    alone = beside + freed_bytes
+    if needs <= (beside if swap == "beside" else alone):
         return
-    lack = f"it needs {needs / _MIB:.0f} MiB of memory and there are {max(0, room) / _MIB:.0f}"
-    if swap == "beside":
+    if needs <= alone:
         raise TrialError(
-            f"{lack} beside the running engine; use `--swap stop-first`, which stops that one "
-            "first while the ladder's other rungs answer"
+            f"it needs {needs / _MIB:.0f} MiB of memory and there are {beside / _MIB:.0f} beside "
+            "the running engine; use `--swap stop-first`, which stops that one first while the "
+            "ladder's other rungs answer"
         )
-    raise TrialError(f"{lack}, the running engine's counted in; free some or pin a smaller version")
+    raise TrialError(
+        f"it needs {needs / _MIB:.0f} MiB of memory, and even with `--swap stop-first` there are "
+        f"{alone / _MIB:.0f}; free some, or pin a smaller version"
+    )
 
 
 def private_bytes(pid: int | None, *, proc: Path = Path("/proc")) -> int:

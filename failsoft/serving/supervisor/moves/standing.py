@@ -42,7 +42,7 @@ def _put(slot: str, version: PinnedVersion, versions: dict[str, VersionSettings]
     if table is None:
         raise PinError(
             f"pin {slot}: the settings kept of version {version.name} cannot be read by this "
-            "failsoft; pin another version with `failsoft pin set`",
+            "failsoft; run the one that pinned it, or a newer one",
             slot=slot,
         )
     known = find_version(version.name, versions)

@@ -56,7 +56,7 @@ def test_a_name_that_means_something_else_by_now_gets_another(settings: Settings
 
 def test_a_pinned_table_that_cannot_be_read_is_told_and_not_passed_over(settings: Settings) -> None:
     """As one that a later failsoft wrote."""
-    with pytest.raises(PinError, match="cannot be read by this failsoft; pin another"):
+    with pytest.raises(PinError, match="cannot be read by this failsoft; run the one"):
         effective(settings, {"primary": replace(V3, settings_json='{"source": 5}')})
 
 
@@ -80,9 +80,10 @@ def test_a_held_slot_runs_what_it_ran_whatever_is_pinned_or_written(settings: Se
     [
         (100, 100, "beside", None),
         (None, 1, "beside", None),
-        (101, 100, "beside", "--swap stop-first"),
+        (101, 100, "beside", "beside the running engine; use `--swap stop-first`"),
+        (151, 100, "beside", "even with `--swap stop-first` there are 0; free some"),
         (140, 100, "stop-first", None),
-        (151, 100, "stop-first", "the running engine's counted in"),
+        (151, 100, "stop-first", "even with `--swap stop-first` there are 0; free some"),
     ],
 )
 def test_memory_is_what_is_left_and_under_stop_first_what_the_old_engine_gives_back(
