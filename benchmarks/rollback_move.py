@@ -6,7 +6,7 @@ else could answer; so a reply tells by its own words which weights wrote it.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle, takewhile
+from itertools import takewhile
 
 import httpx2
 
@@ -31,8 +31,7 @@ def measure(*, is_short: bool) -> Iterator[Line]:
     with moving_up() as moving:
         first = moving.serving().version_digest
         texts = {first: _texts(moving)}
-        words = cycle(PROMPTS)
-        with crowd(moving.up.api_url, max_tokens=_TOKENS, words=lambda _: next(words)) as callers:
+        with crowd(moving.up.api_url, max_tokens=_TOKENS, words=_prompt) as callers:
             time.sleep(_SETTLE_S)
             there = _move(moving, "pin", "set", SLOT, V2, "--why", "proof", "--accept-unproven")
             second = moving.serving().version_digest
@@ -49,6 +48,10 @@ def measure(*, is_short: bool) -> Iterator[Line]:
             sum(call.version != first for call in late),
             0,
         )
+
+
+def _prompt(number: int) -> str:
+    return PROMPTS[number % len(PROMPTS)]
 
 
 def _move(moving: Moving, *words: str) -> PinMove:
