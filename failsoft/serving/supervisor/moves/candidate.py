@@ -53,6 +53,7 @@ class Candidate:
         self._slot = move.slot
         self._path = candidate_settings(parts.home, move.slot)
         self._target = move.to
+        self._need: EngineNeed | None = None
         self._keeper: Keeper | None = None
         self._ready = asyncio.Event()
         self._engine: RunningEngine | None = None
@@ -109,6 +110,7 @@ class Candidate:
         settings = self._parts.standing.settings_with(self._slot, self._target)
         for need in engines_needed(settings, num_cores=self._parts.num_cores):
             if need.slot == self._slot:
+                self._need = need
                 return need
         raise TrialError("no ladder of the settings uses the slot; name it in one, and ask again")
 
@@ -202,9 +204,10 @@ class Candidate:
         From now on it is started again like any other, by the settings that all read.
         """
         assert self._keeper is not None, "it was tried out"
-        need = self.check_needed()
-        leaving = self._parts.roster.install(self._slot, need)
-        self._keeper.adopt(self._parts.plans.engine(need, self._slot))
+        assert self._need is not None, "it was checked"
+        # As it was right before the switch: settings that came in that moment follow.
+        leaving = self._parts.roster.install(self._slot, self._need)
+        self._keeper.adopt(self._parts.plans.engine(self._need, self._slot))
         return leaving
 
     @property

@@ -107,7 +107,7 @@ class PinDesk:
         except FailsoftError as exc:
             self._note_trouble(exc)
             job.future.set_exception(exc)
-        except Exception as exc:  # noqa: BLE001  a bug of ours: told where it is awaited
+        except Exception as exc:  # noqa: BLE001 - a bug of ours: told where it is awaited
             job.future.set_exception(exc)
         else:
             self._is_troubled = False

@@ -76,7 +76,7 @@ class MoveRun:
         except MoveOverError as over:
             await self._put_back(over)
             return
-        except Exception as exc:  # noqa: BLE001  a bug must not cost the engines that serve
+        except Exception as exc:  # noqa: BLE001 - a bug must not cost the engines that serve
             _log.exception("a bug ended the move of pin %s", self._slot)
             await self._put_back(MoveOverError(MoveState.FAILED, f"a bug in failsoft: {exc!r}"))
             return
