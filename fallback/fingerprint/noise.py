@@ -50,7 +50,7 @@ def make_reference(takings: Sequence[Taking]) -> Reference:
     if len(takings) != NUM_TAKINGS or len({taking.method for taking in takings}) != 1:
         raise ValueError(f"a reference needs {NUM_TAKINGS} takings of one method")
     if len({taking.reported.version_digest for taking in takings}) > 1:
-        raise FingerprintError("the version changed while its reference was taken; take it again")
+        raise FingerprintError("the version changed under its reference", is_down=True)
     method = takings[0].method
     columns = list(zip(*(taking.answers for taking in takings), strict=True))
     if method is Method.SCORED and any(len({a.tokens for a in column}) > 1 for column in columns):

@@ -116,7 +116,7 @@ class Taker:
         said = await _together([one(probe) for probe in range(wire.num_probes(method))])
         reported = said[-1][1]
         if any(other.version_digest != reported.version_digest for _, other in said):
-            raise FingerprintError("the version changed meanwhile; take the fingerprint again")
+            raise FingerprintError("the version changed under it; take it again", is_down=True)
         return Taking(
             method=method,
             answers=tuple(answer for answer, _ in said),
