@@ -20,8 +20,8 @@ from failsoft.fallback.endpoint import reported_digest
 from failsoft.fallback.fingerprint import wire
 from failsoft.fallback.fingerprint.records import Answer, Method, Reported, Taking
 
-ANSWER_S = 30.0
-"""What one answer gets."""
+CONNECT_S = 5.0
+"""What a connection gets; how long answers may take is the caller's to say."""
 
 
 class MakeUp(NamedTuple):
@@ -185,7 +185,10 @@ async def taker(asked: Asked) -> AsyncIterator[Taker]:
     headers = {"authorization": asked.authorization} if asked.authorization else {}
     is_local = is_loopback(urlsplit(asked.url).hostname or "")
     async with httpx2.AsyncClient(
-        headers=headers, timeout=ANSWER_S, trust_env=not is_local, follow_redirects=False
+        headers=headers,
+        timeout=httpx2.Timeout(None, connect=CONNECT_S),
+        trust_env=not is_local,
+        follow_redirects=False,
     ) as client:
         yield Taker(asked, client)
 
