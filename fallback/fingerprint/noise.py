@@ -23,9 +23,9 @@ from failsoft.fallback.fingerprint.records import (
 NUM_TAKINGS = 8
 """Takings of a reference."""
 
-MEAN_FLOOR = 0.002
+MEAN_FLOOR = 0.005
 """A mean distance below this is never a change, in nats: no reply would show it."""
-WORST_FLOOR = 0.05
+WORST_FLOOR = 0.1
 """The same of the worst position."""
 
 _T = 7.063

@@ -40,8 +40,8 @@ MAKE_UPS = (
     MakeUp(1, 2, 0),
     MakeUp(1, 4, 0),
     MakeUp(2, 4, 0),
-    MakeUp(1, 2, 3),
-    MakeUp(2, 4, 6),
+    MakeUp(1, 2, 4),
+    MakeUp(2, 4, 12),
 )
 """Of a reference: one to eight probes at once, alone and beside others."""
 
