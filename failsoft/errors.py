@@ -528,7 +528,8 @@ class FingerprintError(FallbackError):
     Attributes:
         status: HTTP status of the answer that was of no use; None when none came, or when what
             came cannot be used whatever its status.
-        is_down: Whether nobody answers there now; asking again later may help.
+        is_down: Whether asking again later may help: nobody answers there now, or one version
+            was just replaced by another.
     """
 
     def __init__(self, message: str, *, status: int | None = None, is_down: bool = False) -> None:

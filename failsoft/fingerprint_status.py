@@ -25,7 +25,8 @@ class FingerprintStanding:
 
     endpoint: str
     subject: str | None
-    """What it was compared as: a version digest, or the source of an endpoint elsewhere."""
+    """What it was compared as: a version digest and a machine, joined by ``@``, or the source
+    of an endpoint elsewhere."""
     verdict: Verdict | None
     """Of the last check that came to its end; None while none did."""
     why: str | None

@@ -1,4 +1,4 @@
-"""What each version, or endpoint elsewhere, is compared with; thread-safe.
+"""What each version on each machine, or endpoint elsewhere, is compared with; thread-safe.
 
 Knows nothing of what a reference holds: its JSON is `failsoft.fallback.fingerprint`'s.
 """

@@ -9,6 +9,7 @@ import time
 
 from failsoft.errors import FingerprintError
 from failsoft.fallback.fingerprint.compare import compare
+from failsoft.fallback.fingerprint.machine import local_subject
 from failsoft.fallback.fingerprint.noise import make_reference
 from failsoft.fallback.fingerprint.records import (
     Comparison,
@@ -34,7 +35,7 @@ async def check_running(
 ) -> FingerprintProof:
     """Check an engine of ours that should run the version *digest*.
 
-    Where no reference of that version is kept, one is taken and kept.
+    Where no reference of that version on this machine is kept, one is taken and kept.
 
     Args:
         url: Base URL, ending in ``/v1``.
@@ -47,7 +48,7 @@ async def check_running(
         StoreError: The store cannot be read or written.
     """
     asked = Asked(url=url, authorization=f"Bearer {token}" if token else None, is_ours=True)
-    return await check(asked, subject=digest, store=store, digest=digest)
+    return await check(asked, subject=local_subject(digest), store=store, digest=digest)
 
 
 async def check(
@@ -57,7 +58,7 @@ async def check(
 
     Args:
         asked: Whom.
-        subject: A version digest, or the source of an endpoint elsewhere.
+        subject: `local_subject` of a version, or the source of an endpoint elsewhere.
         store: Keeps the references.
         digest: What each answer must report as its version; None lets it report anything.
 

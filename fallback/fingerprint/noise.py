@@ -23,9 +23,9 @@ from failsoft.fallback.fingerprint.records import (
 NUM_TAKINGS = 8
 """Takings of a reference."""
 
-MEAN_FLOOR = 0.002
+MEAN_FLOOR = 0.005
 """A mean distance below this is never a change, in nats: no reply would show it."""
-WORST_FLOOR = 0.05
+WORST_FLOOR = 0.1
 """The same of the worst position."""
 
 _T = 7.063
@@ -50,7 +50,7 @@ def make_reference(takings: Sequence[Taking]) -> Reference:
     if len(takings) != NUM_TAKINGS or len({taking.method for taking in takings}) != 1:
         raise ValueError(f"a reference needs {NUM_TAKINGS} takings of one method")
     if len({taking.reported.version_digest for taking in takings}) > 1:
-        raise FingerprintError("the version changed while its reference was taken; take it again")
+        raise FingerprintError("the version changed under its reference", is_down=True)
     method = takings[0].method
     columns = list(zip(*(taking.answers for taking in takings), strict=True))
     if method is Method.SCORED and any(len({a.tokens for a in column}) > 1 for column in columns):

@@ -120,7 +120,7 @@ class FingerprintProof:
     """What a running endpoint showed of its weights."""
 
     subject: str
-    """The version digest, or the source of an endpoint elsewhere."""
+    """`local_subject` of a version, or the source of an endpoint elsewhere."""
     is_new_reference: bool
     """There was none to compare with: this is it now."""
     comparison: Comparison | None

@@ -20,8 +20,8 @@ from failsoft.fallback.endpoint import reported_digest
 from failsoft.fallback.fingerprint import wire
 from failsoft.fallback.fingerprint.records import Answer, Method, Reported, Taking
 
-ANSWER_S = 30.0
-"""What one answer gets."""
+CONNECT_S = 5.0
+"""What a connection gets; how long answers may take is the caller's to say."""
 
 
 class MakeUp(NamedTuple):
@@ -40,8 +40,8 @@ MAKE_UPS = (
     MakeUp(1, 2, 0),
     MakeUp(1, 4, 0),
     MakeUp(2, 4, 0),
-    MakeUp(1, 2, 3),
-    MakeUp(2, 4, 6),
+    MakeUp(1, 2, 4),
+    MakeUp(2, 4, 12),
 )
 """Of a reference: one to eight probes at once, alone and beside others."""
 
@@ -116,7 +116,7 @@ class Taker:
         said = await _together([one(probe) for probe in range(wire.num_probes(method))])
         reported = said[-1][1]
         if any(other.version_digest != reported.version_digest for _, other in said):
-            raise FingerprintError("the version changed meanwhile; take the fingerprint again")
+            raise FingerprintError("the version changed under it; take it again", is_down=True)
         return Taking(
             method=method,
             answers=tuple(answer for answer, _ in said),
@@ -185,7 +185,10 @@ async def taker(asked: Asked) -> AsyncIterator[Taker]:
     headers = {"authorization": asked.authorization} if asked.authorization else {}
     is_local = is_loopback(urlsplit(asked.url).hostname or "")
     async with httpx2.AsyncClient(
-        headers=headers, timeout=ANSWER_S, trust_env=not is_local, follow_redirects=False
+        headers=headers,
+        timeout=httpx2.Timeout(None, connect=CONNECT_S),
+        trust_env=not is_local,
+        follow_redirects=False,
     ) as client:
         yield Taker(asked, client)
 

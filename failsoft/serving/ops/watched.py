@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from failsoft.config.settings import EndpointConfig, Settings
 from failsoft.errors import ConfigError
 from failsoft.fallback.discovery import EngineFinder
+from failsoft.fallback.fingerprint.machine import local_subject
 from failsoft.fallback.fingerprint.take import Asked
 from failsoft.fallback.fixed_target import fixed_target
 
@@ -17,7 +18,7 @@ class Watched:
     endpoint: str
     asked: Asked
     subject: str
-    """A version digest, or the source of an endpoint elsewhere."""
+    """`local_subject` of a version, or the source of an endpoint elsewhere."""
     digest: str | None
     """The version that each of its answers must report; None for an endpoint elsewhere."""
 
@@ -73,6 +74,6 @@ def _local(endpoint: str, finder: EngineFinder, *, slot: str) -> Watched | Unsee
             authorization=f"Bearer {engine.token}" if engine.token else None,
             is_ours=True,
         ),
-        subject=engine.version_digest,
+        subject=local_subject(engine.version_digest),
         digest=engine.version_digest,
     )

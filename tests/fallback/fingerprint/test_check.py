@@ -14,7 +14,9 @@ from failsoft.config.engine import EngineConfig
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import FingerprintError
 from failsoft.fallback.fingerprint import check as checks
+from failsoft.fallback.fingerprint import machine
 from failsoft.fallback.fingerprint.check import check, check_running, renew_reference
+from failsoft.fallback.fingerprint.machine import local_subject
 from failsoft.fallback.fingerprint.noise import NUM_TAKINGS
 from failsoft.fallback.fingerprint.records import FingerprintProof, Method
 from failsoft.fallback.fingerprint.stored import from_json
@@ -216,7 +218,7 @@ def test_our_engine_is_scored_and_other_weights_under_its_digest_are_found(
     assert first.reported.version_digest == DIGEST
     assert again.is_changed is False
     assert other.is_changed
-    assert store.find("e" * 64) is None
+    assert store.find(local_subject("e" * 64)) is None
 
 
 def test_our_engine_takes_the_probes_behind_its_callers_and_apart_from_their_prefixes(
@@ -235,3 +237,17 @@ def test_our_engine_takes_the_probes_behind_its_callers_and_apart_from_their_pre
         look_at_ours(url, store)
 
     assert {(request.priority, request.cache_salt) for request in asked} == {(PRIORITY, SALT)}
+
+
+def test_a_version_has_a_reference_for_each_machine(
+    store: FingerprintStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hardware bfloat16 is another arithmetic: what one machine computed is no measure there."""
+    with serving_model(tiny_model, make_served(), CONFIG) as (_engine, _served, url, _client):
+        here = look_at_ours(url, store)
+        monkeypatch.setattr(machine, "machine_key", lambda: "another one")
+        there = look_at_ours(url, store)
+
+    assert here.is_new_reference
+    assert there.is_new_reference
+    assert there.subject == f"{DIGEST}@another one"

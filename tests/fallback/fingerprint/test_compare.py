@@ -84,7 +84,7 @@ def test_a_version_that_changes_under_the_takings_gives_no_reference() -> None:
     """Half of them would be of another model."""
     takings = [*several(0.0)[:-1], scored(digest="e" * 64)]
 
-    with pytest.raises(FingerprintError, match="changed while"):
+    with pytest.raises(FingerprintError, match="changed under"):
         make_reference(takings)
 
 
