@@ -1,20 +1,18 @@
 """Builds ladders out of settings: endpoints with their breakers, rungs in their places."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from failsoft.call_records import EventRecord, Recorder, ReplyStore
-from failsoft.config.secrets import read_secret
 from failsoft.config.settings import CACHE_RUNG, EndpointConfig, LadderConfig, Settings
-from failsoft.errors import ConfigError
 from failsoft.fallback.breaker import Breaker, BreakerState
 from failsoft.fallback.cached_rung import CachedRung
 from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.endpoint import Endpoint, Target, Version
 from failsoft.fallback.engine_locator import EngineLocator
+from failsoft.fallback.fixed_target import fixed_target
 from failsoft.fallback.ladder import Ladder, Rung
 from failsoft.fallback.pins.pin_book import PinBook
 from failsoft.fallback.retry_budget import RetryBudget
@@ -186,28 +184,5 @@ class Builder:
                 self._settings, slot=config.pin, finder=self._finder, book=self._book
             )
             return _Whereabouts(locator.locate, locator.version, locator.name)
-        target = self._fixed_target(config)
+        target = fixed_target(config, environ=self._environ)
         return _Whereabouts(lambda: target, lambda: target.version, None)
-
-    def _fixed_target(self, config: EndpointConfig) -> Target:
-        assert config.url is not None
-        assert config.model is not None
-        secret = None
-        if config.api_key_env is not None:
-            key = f"endpoints.{config.name}.api_key_env"
-            secret = read_secret(config.api_key_env, key=key, environ=self._environ)
-            if not (secret.isascii() and secret.isprintable() and secret == secret.strip()):
-                raise ConfigError(
-                    key=key,
-                    value=config.api_key_env,
-                    allowed="a variable that holds printable ASCII alone; often a line break or "
-                    "a space was copied with the key",
-                )
-        url = config.url.rstrip("/")
-        where = hashlib.sha256(f"{url}\0{config.model}".encode()).hexdigest()
-        return Target(
-            url=url,
-            model=config.model,
-            version=Version(source=where, digest=None, price=config.price),
-            authorization=f"Bearer {secret}" if secret else None,
-        )

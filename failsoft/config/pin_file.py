@@ -60,14 +60,16 @@ def _with_pins(path: Path, pins: Mapping[str, str], after: Mapping[str, Any]) ->
     try:
         written = _edited(text.replace("\r\n", "\n") if is_crlf else text, pins)
     except (TOMLKitError, TypeError) as exc:
-        raise _by_hand(path, pins, f"it cannot be edited ({exc})") from exc
+        raise _by_hand(path, pins, f"an editor of TOML cannot do it ({exc})") from exc
     if not _reads_as(written, after):
-        raise _by_hand(path, pins, "editing it would change more than its pins")
+        raise _by_hand(path, pins, "more than its pins would change")
     return (written.replace("\n", "\r\n") if is_crlf else written).encode("utf-8")
 
 
 def _edited(text: str, pins: Mapping[str, str]) -> str:
     document = tomlkit.parse(text)
+    if tomlkit.dumps(document) != text:  # as of 0.15 where [[rows]] part a table from its others
+        raise TOMLKitError("its tables would be put into another order")
     if "pins" not in document:
         end = "" if text.endswith("\n") or not text else "\n"
         return f"{text}{end}\n{as_toml({'pins': pins})}"
@@ -96,7 +98,7 @@ def _by_hand(path: Path, pins: Mapping[str, str], why: str) -> ConfigError:
         key="pins",
         value=dict(pins),
         allowed=why,
-        message=f"{path} was left as it is, for {why}; write this into its [pins]: {lines}",
+        message=f"{path} is left as it is, since {why}; write into its [pins]: {lines}",
     )
 
 
