@@ -306,6 +306,7 @@ def test_show_tells_everything_of_a_pin(home: PinHome, run: Run) -> None:
     done = run("pin", "show")
     document = json.loads(run("pin", "show", "primary", "--json").out)["pins"][0]
 
+    assert ", by the settings file\n" in before.out
     assert "proof: none: the settings file names it" in before.out
     assert "runs: nothing: no engine is published" in before.out
     assert done.code == 0
@@ -313,7 +314,7 @@ def test_show_tells_everything_of_a_pin(home: PinHome, run: Run) -> None:
         "primary: v2 (222222222222)",
         "set by ann: try it",
         "proof: process 4711 reported version 222222222222",
-        "1 smoke replies under that version: 12 characters (stop)",
+        "proof: smoke replies under that version: 12 characters (stop)",
         "WHICH IS NOT THE PINNED ONE",
         "MOVE UNDER WAY: set to v3 (333333333333): asked for",
         "DIFFERS FROM THE FILE: pin primary: v2 is pinned, the settings file says v1",
