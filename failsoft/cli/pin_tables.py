@@ -21,7 +21,7 @@ from failsoft.fallback.pins.words import (
     read_proof,
     version_words,
 )
-from failsoft.pin_records import Pin, PinMove, PinnedVersion
+from failsoft.pin_records import MoveKind, Pin, PinMove, PinnedVersion
 
 if TYPE_CHECKING:
     from failsoft.store.store import Store
@@ -175,6 +175,8 @@ def _lines(look: PinLook) -> Iterator[str]:
 def _by(move: PinMove | None) -> str:
     if move is None:
         return ""
+    if move.kind is MoveKind.FILE:
+        return ", by the settings file"
     if move.ended_at_ms is None:  # it has switched, and is not confirmed yet
         return f", by the move under way ({move.who})"
     return f", {kind_words(move.kind)} by {move.who}: {move.why}"
@@ -195,9 +197,10 @@ def print_history(moves: Sequence[PinMove]) -> None:
     for move in moves:
         path = f"{version_words(move.left)} -> {version_words(move.to)}"
         typer.echo(f"{stamp(move.asked_at_ms)}  {move.slot}  {kind_words(move.kind)}  {path}")
+        if move.kind is MoveKind.FILE:
+            continue  # noted, not carried out
         typer.echo(f"  by {move.who}: {move.why}")
-        if move.ended_at_ms is None or move.steps[0].state is not move.state:
-            typer.echo(f"  {end_words(move)}{_taken(move)}")
+        typer.echo(f"  {end_words(move)}{_taken(move)}")
     if not moves:
         typer.echo("no pin was ever noted or moved")
 

@@ -74,10 +74,7 @@ def proof_words(move: PinMove) -> list[str]:
     if move.kind is MoveKind.FILE:
         return ["none: the settings file names it, no move brought it"]
     proof = read_proof(move)
-    lines = list(_proof_lines(proof)) if proof else []
-    if move.accept_unproven:
-        lines.append(f"unproven versions were accepted by {move.who}")
-    return lines or ["none is kept"]
+    return list(_proof_lines(proof)) if proof else ["none is kept"]
 
 
 def read_proof(move: PinMove) -> dict[str, Any] | None:
@@ -92,12 +89,12 @@ def read_proof(move: PinMove) -> dict[str, Any] | None:
 def _proof_lines(proof: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(evidence := proof.get("evidence"), dict):
         accepted = ", and was taken all the same" if evidence.get("accepted") else ""
-        yield f"before: {evidence.get('words')}{accepted}"
+        yield f"evidence: {evidence.get('words')}{accepted}"
     if isinstance(digest := proof.get("digest"), str):
         yield f"process {proof.get('pid')} reported version {digest_head(digest)} of itself"
     if isinstance(smoke := proof.get("smoke"), list) and smoke:
         ends = ", ".join(_reply_words(reply) for reply in smoke)
-        yield f"{len(smoke)} smoke replies under that version: {ends}"
+        yield f"smoke replies under that version: {ends}"
     if isinstance(found := proof.get("fingerprint"), dict):
         yield f"fingerprint: {found.get('words') or json.dumps(found)}"
     if isinstance(seconds := proof.get("seconds"), dict):

@@ -306,6 +306,7 @@ def test_show_tells_everything_of_a_pin(home: PinHome, run: Run) -> None:
     done = run("pin", "show")
     document = json.loads(run("pin", "show", "primary", "--json").out)["pins"][0]
 
+    assert ", by the settings file\n" in before.out
     assert "proof: none: the settings file names it" in before.out
     assert "runs: nothing: no engine is published" in before.out
     assert done.code == 0
@@ -313,7 +314,7 @@ def test_show_tells_everything_of_a_pin(home: PinHome, run: Run) -> None:
         "primary: v2 (222222222222)",
         "set by ann: try it",
         "proof: process 4711 reported version 222222222222",
-        "1 smoke replies under that version: 12 characters (stop)",
+        "proof: smoke replies under that version: 12 characters (stop)",
         "WHICH IS NOT THE PINNED ONE",
         "MOVE UNDER WAY: set to v3 (333333333333): asked for",
         "DIFFERS FROM THE FILE: pin primary: v2 is pinned, the settings file says v1",
@@ -390,3 +391,36 @@ def test_write_prints_the_table_of_a_version_that_the_file_does_not_name(
     assert "[versions.v2]" in gone.err
     assert f'source = "file:{home.folder}/models/v2"' in gone.err
     assert 'primary = "v1"' in home.file.read_text()
+
+
+def test_config_check_and_show_say_where_a_move_took_a_pin_away(home: PinHome, run: Run) -> None:
+    """Stdout of show stays what the file says, and can be read by programs."""
+    quiet = run("config", "check")
+    prove(home, "v2")
+
+    check, show = run("config", "check"), run("config", "show", "--json")
+
+    line = "warning: pin primary: v2 is pinned, the settings file says v1 (since "
+    assert "v2 is pinned" not in quiet.out
+    assert (check.code, show.code) == (0, 0)
+    assert line in check.out
+    assert "by ann: try it" in check.out
+    assert line in show.err
+    assert json.loads(show.out)["pins"]["primary"] == "v1"
+
+
+def test_config_check_makes_no_store_and_needs_none(
+    home: PinHome, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is checked where it is written, which may be far from its database."""
+    away = home.file.read_text().replace("failsoft.db", "elsewhere.db")
+    home.file.write_text(away)
+    alone = run("config", "check")
+    url = "postgresql://u@127.0.0.1:1/none"
+    home.file.write_text(away.replace("sqlite:///elsewhere.db", url))
+    silent = run("config", "check")
+
+    assert (alone.code, silent.code) == (0, 0)
+    assert not (home.folder / "elsewhere.db").exists()
+    assert "cannot be told" not in alone.out
+    assert "whether moves changed pins cannot be told" in silent.out
