@@ -69,6 +69,9 @@ def _texts(moving: Moving) -> dict[str, str]:
     """Return what the version that serves now says to each prompt."""
     with httpx2.Client(timeout=WAIT_S, trust_env=False) as client:
         calls = [ask(client, moving.up.api_url, p, max_tokens=_TOKENS) for p in PROMPTS]
+    for call in calls:
+        if not call.is_whole:
+            raise RuntimeError(f"what a version says alone is not known: {call.error}")
     return {call.asked: call.text for call in calls}
 
 
@@ -89,7 +92,12 @@ def _judge_calls(
     calls: Sequence[Seen], texts: Mapping[str | None, Mapping[str, str]]
 ) -> Iterator[Line]:
     failed = [call for call in calls if not call.is_whole or call.error is not None]
-    yield exactly(f"4 callers, no other rung, {len(calls)} calls: failed ones", len(failed), 0)
+    why = sorted({str((call.error or {}).get("code") or call.error) for call in failed})
+    yield Line(
+        must_hold=f"4 callers, no other rung, {len(calls)} calls: failed ones = 0",
+        figure=f"{len(failed)}{' ' if why else ''}{', '.join(why)}",
+        has_passed=not failed,
+    )
     whole = [call for call in calls if call.is_whole]
     wrong = [call for call in whole if _writer(call, texts) != call.version]
     same = sum(call.text in (known[call.asked] for known in texts.values()) for call in whole)

@@ -1,6 +1,7 @@
 """A real ``failsoft up`` with one rung whose pin is moved, and what its store says of moves.
 
-One rung, no cache: what that rung does not answer is a failed call.
+One rung, no cache: what that rung does not answer is a failed call. Its clocks are wide: an
+engine that loads beside it on two cores makes it slow, and slow is not failed.
 """
 
 import os
@@ -31,6 +32,9 @@ pin = "{SLOT}"
 [ladders.chat]
 rungs = ["{SLOT}"]
 deadline_s = 120
+[ladders.chat.timeouts]
+first_token_s = 60
+gap_s = 60
 """
 
 
