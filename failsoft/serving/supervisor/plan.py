@@ -90,9 +90,9 @@ class OwnCommands:
         words += ["--slot", need.slot, "--port", "0", "--api-key-env", ENGINE_KEY_VARIABLE]
         if need.threads is not None:
             words += ["--threads", str(need.threads)]
-        if is_candidate:
-            words.append("--candidate")
-        return _failsoft(*words, "--gentle-load")
+        # Somebody waits for a candidate, often because what serves is bad: at low priority it
+        # gets a quarter of the cores beside an engine that is busy, else half.
+        return _failsoft(*words, "--candidate" if is_candidate else "--gentle-load")
 
     def check(self, *, config: Path, version: str) -> Sequence[str]:
         """Return the check's command line."""
