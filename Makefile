@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint check doctest wheel proof-engine proof-ladder proof-front proof-api clean
+.PHONY: help run test lint check doctest wheel proof-engine proof-ladder proof-front proof-api proof-rollback clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,9 @@ proof-front: $(DEV_STAMP) ## measure every line front and supervisor must hold
 
 proof-api: $(DEV_STAMP) ## measure every line the engine's API and its bench must hold
 	$(BIN)/python -m benchmarks.proof_api $(ARGS)
+
+proof-rollback: $(DEV_STAMP) ## measure every line that moves of pins and fingerprints must hold
+	$(BIN)/python -m benchmarks.proof_rollback $(ARGS)
 
 clean: ## remove the environment and what was built
 	rm -rf $(VENV) dist build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import httpx2
@@ -57,8 +58,13 @@ def wait_ready(url: str, process: "subprocess.Popen[bytes]", limit_s: float) -> 
 
 
 @contextmanager
-def running_server(*command: str) -> Iterator[Server]:
-    """Yield ``failsoft`` *command* on a free port; it is ended with SIGTERM."""
+def running_server(*command: str, folder: Path | None = None) -> Iterator[Server]:
+    """Yield ``failsoft`` *command* on a free port; it is ended with SIGTERM.
+
+    Args:
+        command: Words after ``failsoft``.
+        folder: Where it runs, and so whose ``failsoft.toml`` it reads; None is here.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     process = subprocess.Popen(
@@ -66,6 +72,7 @@ def running_server(*command: str) -> Iterator[Server]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=dict(os.environ),
+        cwd=folder,
     )
     try:
         yield Server(url, process, wait_ready(url, process, 600))

@@ -7,7 +7,7 @@ Stamps are ``time.monotonic()`` seconds.
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,8 @@ class Seen:
     """What one call met."""
 
     started_s: float
+    asked: str = ""
+    """What the user said."""
     status: int | None = None
     """None when no reply's head came."""
     rung: str | None = None
@@ -73,7 +75,7 @@ def ask(
         headers: More of the request's.
         temperature: Of the sampling.
     """
-    seen = Seen(time.monotonic())
+    seen = Seen(time.monotonic(), content)
     body = {
         "model": model,
         "messages": [{"role": "user", "content": content}],
@@ -140,14 +142,16 @@ def crowd(
     num_callers: int = 4,
     max_tokens: int = 16,
     headers: Mapping[str, str] | None = None,
+    words: Callable[[int], str] = lambda number: f"Say one thing about the number {number}.",
 ) -> Iterator[Crowd]:
-    """Let callers ask, always something new, until left; their last calls are waited for.
+    """Let callers ask until left; their last calls are waited for.
 
     Args:
         url: The API, ``/v1`` included.
         num_callers: Each on a thread and a connection of its own.
         max_tokens: Of each reply.
         headers: More of each request's.
+        words: Returns what the call of that number asks; by default always something new.
     """
     together = Crowd()
     is_over = threading.Event()
@@ -156,8 +160,8 @@ def crowd(
     def call_on() -> None:
         with httpx2.Client(timeout=WAIT_S, trust_env=False) as client:
             while not is_over.is_set():
-                words = f"Say one thing about the number {next(number)}."
-                seen = ask(client, url, words, max_tokens=max_tokens, headers=headers)
+                content = words(next(number))
+                seen = ask(client, url, content, max_tokens=max_tokens, headers=headers)
                 together.seen.append(seen)
                 if seen.error:
                     time.sleep(0.05)  # an honest caller does not hammer a front that says no

@@ -107,7 +107,7 @@ def main() -> int:
         engine=engine,
         served=served,
         config=HttpConfig(port=0, api_key=options.api_key),
-        metrics=ServerMetrics(engine, NAME),
+        metrics=ServerMetrics(engine, NAME, version_digest=served.version_digest),
     )
     sock = bind("127.0.0.1", 0)
     return serve(state, sock, drain_s=1, on_ready=lambda: print(base_url(sock), flush=True))

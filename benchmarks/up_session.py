@@ -86,7 +86,10 @@ def wait_for(look: Callable[[], _Found | None], limit_s: float, what: str) -> _F
 
 @contextmanager
 def running_up(
-    *arguments: str, environ: dict[str, str] | None = None, slots: tuple[str, ...] = ()
+    *arguments: str,
+    environ: dict[str, str] | None = None,
+    slots: tuple[str, ...] = (),
+    folder: Path | None = None,
 ) -> Iterator[UpSession]:
     """Yield a ``failsoft up`` on a free port; it is ended with SIGTERM.
 
@@ -94,12 +97,15 @@ def running_up(
         *arguments: More of its command line.
         environ: More environment.
         slots: Engines to wait for before it is handed out.
+        folder: Where its home is, which may have been another's before; None makes one.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "home"
-        home.mkdir()
-        share_models(home)
-        log = Path(folder) / "stderr"
+    with tempfile.TemporaryDirectory() as made:
+        place = folder or Path(made)
+        home = place / "home"
+        if not home.exists():
+            home.mkdir()
+            share_models(home)
+        log = place / "stderr"
         command = [sys.executable, "-m", "failsoft", "up", "--port", "0", *arguments]
         with log.open("wb") as stderr:
             process = subprocess.Popen(

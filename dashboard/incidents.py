@@ -18,7 +18,12 @@ UNABLE_KINDS = frozenset(
     {"breaker.open", "breaker.opened", "engine.died", "engine.gave_up", "engine.hung"}
 )
 """Events after which their subject does not serve."""
-GOOD_KINDS = ABLE_KINDS | {"settings.reloaded", "store.recovered"}
+GOOD_KINDS = ABLE_KINDS | {
+    "pin.confirmed",
+    "pin.switched",
+    "settings.reloaded",
+    "store.recovered",
+}
 """Good news, which is shown so."""
 
 _NO_INCIDENT = frozenset({"breaker.half_open"})

@@ -16,6 +16,8 @@ from failsoft.dashboard.standing import (
     Engine,
     Front,
     Ladder,
+    MoveUnderWay,
+    PinnedSlot,
     Rung,
     Standing,
     Traffic,
@@ -23,7 +25,9 @@ from failsoft.dashboard.standing import (
     Verdict,
 )
 from failsoft.dashboard.verdict import by_calls, doubted, judge, worst
+from failsoft.fallback.pins.words import kind_words
 from failsoft.front_status import FrontStatus, LadderStatus, LastError
+from failsoft.pin_records import PinMove
 from failsoft.run_state import FrontState, SupervisorState
 from failsoft.store.traffic import CallEnd
 
@@ -62,6 +66,7 @@ def draw(seen: Seen) -> Standing:
         supervisor=seen.supervisor or Unknown(reason="no `failsoft up` runs here"),
         front=seen.front if isinstance(seen.front, Unknown) else _front_of(seen.front),
         engines=tuple(seen.engines.values()),
+        pins=store if isinstance(store, Unknown) else _pins(store),
         dropped_24h=store if isinstance(store, Unknown) else store.dropped_24h,
         incidents=store if isinstance(store, Unknown) else incidents_of(store.events),
     )
@@ -82,6 +87,35 @@ def _front_of(reading: FrontStatus) -> Front:
         settings_read_at_ms=reading.settings_read_at_ms,
         dropped_records={kind: num for kind, num in reading.dropped_records.items() if num},
         last_reload=reading.last_reload,
+    )
+
+
+def _pins(store: LedgerReading) -> tuple[PinnedSlot, ...]:
+    moves = {move.slot: move for move in store.open_moves}
+    return tuple(
+        PinnedSlot(
+            slot=slot,
+            version_name=pin.version.name,
+            version_digest=pin.version.digest,
+            is_moved=pin.is_moved,
+            since_ms=pin.since_ms,
+            move=_under_way(moves[slot]) if slot in moves else None,
+        )
+        for slot, pin in store.pins.items()
+    )
+
+
+def _under_way(move: PinMove) -> MoveUnderWay:
+    return MoveUnderWay(
+        kind=kind_words(move.kind),
+        to_name=move.to.name,
+        to_digest=move.to.digest,
+        state=move.state.value,
+        state_since_ms=move.steps[-1].at_ms,
+        asked_at_ms=move.asked_at_ms,
+        who=move.who,
+        why=move.why,
+        abort_by=move.abort_by,
     )
 
 
@@ -120,7 +154,8 @@ def _told_by_front(seen: Seen, front: FrontStatus, ladder: LadderStatus) -> Ladd
 
 
 def _told_by_settings(seen: Seen, settings: Settings, config: LadderConfig) -> Ladder:
-    rungs = tuple(_unseen(settings, index, name) for index, name in enumerate(config.rungs))
+    pinned = _pinned_names(seen, settings)
+    rungs = tuple(_unseen(settings, pinned, at, name) for at, name in enumerate(config.rungs))
     rungs = tuple(_with_error(seen, rung) for rung in rungs)
     return Ladder(
         name=config.name,
@@ -131,7 +166,14 @@ def _told_by_settings(seen: Seen, settings: Settings, config: LadderConfig) -> L
     )
 
 
-def _unseen(settings: Settings, index: int, name: str) -> Rung:
+def _pinned_names(seen: Seen, settings: Settings) -> dict[str, str]:
+    """Return the version of each slot: the store's where a move decided, else the settings'."""
+    pins = {} if isinstance(seen.store, Unknown) else seen.store.pins
+    moved = {slot: pin.version.name for slot, pin in pins.items() if pin.is_moved}
+    return {**settings.pins, **moved}
+
+
+def _unseen(settings: Settings, pinned: Mapping[str, str], index: int, name: str) -> Rung:
     """Return a rung of which only its settings are known."""
     endpoint = settings.endpoints.get(name)
     slot = endpoint.pin if endpoint is not None else None
@@ -146,7 +188,7 @@ def _unseen(settings: Settings, index: int, name: str) -> Rung:
         kind=kind,
         slot=slot,
         can_serve=None,
-        version_name=settings.pins.get(slot) if slot is not None else None,
+        version_name=pinned.get(slot) if slot is not None else None,
     )
 
 

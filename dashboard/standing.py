@@ -177,6 +177,36 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveUnderWay:
+    """A pin that is being moved."""
+
+    kind: str
+    """Who wants it, in words."""
+    to_name: str
+    to_digest: str | None
+    state: str
+    state_since_ms: int
+    asked_at_ms: int
+    who: str
+    why: str
+    abort_by: str | None
+    """Who wants it taken back; None while nobody does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedSlot:
+    """What the store says a slot runs."""
+
+    slot: str
+    version_name: str
+    version_digest: str | None
+    is_moved: bool
+    """Whether a move put it there, and not the settings file."""
+    since_ms: int
+    move: MoveUnderWay | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """Something that happened, or the same thing several times in a row."""
 
@@ -205,6 +235,8 @@ class Standing:
     supervisor: SupervisorState | Unknown
     front: Front | Unknown
     engines: tuple[Engine, ...]
+    pins: tuple[PinnedSlot, ...] | Unknown
+    """Of every slot that a `failsoft up` noted in the store, or moved."""
     dropped_24h: Mapping[str, int] | Unknown
     """Records dropped by all processes in the last 24 hours, by kind."""
     incidents: tuple[Incident, ...] | Unknown

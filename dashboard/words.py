@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 from failsoft.dashboard.standing import (
     Answers,
+    MoveUnderWay,
+    PinnedSlot,
     Queue,
     Rung,
     Standing,
@@ -189,6 +191,23 @@ def counts(found: dict[str, int]) -> str:
     return ", ".join(f"{kind} {num:,}" for kind, num in found.items()) or "none"
 
 
+def move(found: MoveUnderWay, *, now_ms: int) -> str:
+    """Return a move under way: where to, how far, since when, by whom and why."""
+    state_age = age(found.state_since_ms, now_ms=now_ms)
+    asked_age = age(found.asked_at_ms, now_ms=now_ms)
+    wish = "" if found.abort_by is None else f"; {found.abort_by} wants it taken back"
+    target = version(found.to_name, found.to_digest)
+    return (
+        f"{found.kind} to {target}, {found.state} for {state_age}, "
+        f"asked {asked_age} ago by {found.who}: {found.why}{wish}"
+    )
+
+
+def pinned_by(pin: PinnedSlot) -> str:
+    """Return who decided what a slot runs."""
+    return "a move" if pin.is_moved else "the settings file"
+
+
 def warnings(standing: Standing) -> list[str]:
     """Return what an operator should hear of beside the verdict, gravest first."""
     said = []
@@ -199,6 +218,12 @@ def warnings(standing: Standing) -> list[str]:
             + (f": {child.last_exit}" if child.last_exit else "")
             for child in supervisor.children
             if child.phase == "gave_up"
+        ]
+    if not isinstance(standing.pins, Unknown):
+        said += [
+            f"pin {pin.slot} is being moved: {move(pin.move, now_ms=standing.at_ms)}"
+            for pin in standing.pins
+            if pin.move is not None
         ]
     reloads = [part.last_reload for part in (supervisor, front) if not isinstance(part, Unknown)]
     refused = next((reload for reload in reloads if reload and reload.error), None)

@@ -9,7 +9,9 @@ torch's dynamic quantisation, would let a neighbour's outlier move every row.)
 What this module computes is part of what ``dtype = "int8"`` means in a version's digest.
 """
 
+import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -23,6 +25,10 @@ LEVELS = 127
 
 EXACT_CHUNK = 2**24 // LEVELS**2
 """Columns over which float32 adds 8-bit products without rounding: 1,040."""
+
+_FEW_ROWS = 4
+_MANY_ROWS = 64
+"""What a product's speed is measured on."""
 
 IntProduct = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """``(rows, in)`` and ``(in, out)`` int8 to the exact ``(rows, out)`` int32."""
@@ -83,9 +89,35 @@ def is_exact(product: IntProduct, device: torch.device) -> bool:
     return True
 
 
+def few_rows_native_product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Multiply a few rows natively, more in float32: both are exact, so the sums are the same."""
+    product = native_product if rows.shape[0] <= _FEW_ROWS else widened_product
+    return product(rows, weight)
+
+
+@cache
 def pick_product(device: torch.device) -> IntProduct:
-    """Return the fastest product that is exact on *device*."""
-    return native_product if is_exact(native_product, device) else widened_product
+    """Return the fastest product that is exact on *device*; measured once in a process.
+
+    A CPU without VNNI may run the native one on scalar code: a millisecond a row, where the
+    other's time is mostly that of widening the weights, however many rows there are.
+    """
+    if not is_exact(native_product, device):
+        return widened_product
+    is_fast = device.type != "cpu" or _seconds(native_product) <= _seconds(widened_product)
+    return native_product if is_fast else few_rows_native_product
+
+
+def _seconds(product: IntProduct) -> float:
+    """Return the shortest time of a batch's product."""
+    rows = torch.ones(_MANY_ROWS, 768, dtype=torch.int8)
+    weight = torch.ones(768, 768, dtype=torch.int8)
+    times = []
+    for _ in range(3):
+        begun_s = time.perf_counter()
+        product(rows, weight)
+        times.append(time.perf_counter() - begun_s)
+    return min(times)
 
 
 class Int8Linear(nn.Module):

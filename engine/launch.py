@@ -72,7 +72,7 @@ def open_server(
         engine=engine,
         served=served,
         config=http_config,
-        metrics=ServerMetrics(engine, served.name),
+        metrics=ServerMetrics(engine, served.name, version_digest=served.version_digest),
     )
     return OpenedServer(state, config)
 

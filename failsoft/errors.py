@@ -34,6 +34,7 @@ FailsoftError
    ├─ IdempotencyRunningError(retry_after_s)      HTTP 409, the key's first call still runs
    ├─ FrontStoppedError(retry_after_s)            HTTP 503, the front drains or ends
    ├─ CandidateGoneError(slot, pid)               an engine ended before it took its slot over
+   ├─ FingerprintError(status)                    an endpoint's weights could not be looked at
    └─ ClientClosedError
 ```
 
@@ -519,6 +520,22 @@ class CandidateGoneError(FallbackError):
         )
         self.slot = slot
         self.pid = pid
+
+
+class FingerprintError(FallbackError):
+    """A fingerprint could not be taken; it says nothing about the weights.
+
+    Attributes:
+        status: HTTP status of the answer that was of no use; None when none came, or when what
+            came cannot be used whatever its status.
+        is_down: Whether asking again later may help: nobody answers there now, or one version
+            was just replaced by another.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, is_down: bool = False) -> None:
+        super().__init__(message)
+        self.status = status
+        self.is_down = is_down
 
 
 class ClientClosedError(FallbackError):

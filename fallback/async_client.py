@@ -24,6 +24,9 @@ from failsoft.fallback.stream import ReplyStream
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import HTTPTransport, Transport
 
+LEARN_S = 0.25
+"""What learning of moved pins may take."""
+
 
 class AsyncClient:
     """`Client` for an event loop: the same methods, to ``await`` or to iterate over.
@@ -74,6 +77,13 @@ class AsyncClient:
                 not set; the old settings stay.
         """
         self._core.reload(read_source(settings))
+
+    async def learn_pins(self) -> None:
+        """Learn of pins that were moved a moment ago; what `ladders` say of versions is then true.
+
+        Calls need none of this. Waits for the store a quarter of a second at most.
+        """
+        await self._core.book.freshen(timeout_s=LEARN_S)
 
     async def chat(self, messages: Messages, **arguments: Any) -> Reply:
         """Return the whole reply to a chat; arguments and errors as in `Client.chat`."""

@@ -1,18 +1,20 @@
 """Builds ladders out of settings: endpoints with their breakers, rungs in their places."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from failsoft.call_records import EventRecord, Recorder, ReplyStore
-from failsoft.config.secrets import read_secret
 from failsoft.config.settings import CACHE_RUNG, EndpointConfig, LadderConfig, Settings
-from failsoft.errors import ConfigError
 from failsoft.fallback.breaker import Breaker, BreakerState
 from failsoft.fallback.cached_rung import CachedRung
 from failsoft.fallback.discovery import EngineFinder
-from failsoft.fallback.endpoint import Endpoint, EngineLocator, Target, Version
+from failsoft.fallback.endpoint import Endpoint, Target, Version
+from failsoft.fallback.engine_locator import EngineLocator
+from failsoft.fallback.fixed_target import fixed_target
 from failsoft.fallback.ladder import Ladder, Rung
+from failsoft.fallback.pins.pin_book import PinBook
 from failsoft.fallback.retry_budget import RetryBudget
 from failsoft.fallback.rung import EndpointRung, Place
 from failsoft.fallback.store_threads import StoreThreads
@@ -20,6 +22,12 @@ from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
 
 MIN_LEASE_S = 10.0
+
+
+class _Whereabouts(NamedTuple):
+    locate: Callable[[], Target | str]
+    version: Callable[[], Version]
+    name: Callable[[], str] | None
 
 
 class Builder:
@@ -31,6 +39,7 @@ class Builder:
         recorder: Gets an event for each change of a breaker.
         replies: The reply cache; None leaves every cached rung out.
         threads: What asks the reply cache.
+        book: What moves pinned since the settings were written.
         transport: Returns the running event loop's transport.
         on_answer: Told after each answer of an endpoint.
         environ: Where API keys are.
@@ -48,6 +57,7 @@ class Builder:
         recorder: Recorder,
         replies: ReplyStore | None,
         threads: StoreThreads,
+        book: PinBook,
         transport: Callable[[], Transport],
         on_answer: Callable[[Endpoint, Target], None],
         environ: Mapping[str, str],
@@ -58,6 +68,7 @@ class Builder:
         self._recorder = recorder
         self._replies = replies
         self._threads = threads
+        self._book = book
         self._transport = transport
         self._on_answer = on_answer
         self._environ = environ
@@ -120,6 +131,7 @@ class Builder:
             config=config.cache,
             store=store,
             threads=self._threads,
+            book=self._book,
             has_models_below=index < len(config.rungs) - 1,
             versions=lambda: [endpoint.version() for endpoint in endpoints],
         )
@@ -128,14 +140,14 @@ class Builder:
         key = (name, ladder.breaker, ladder.timeouts)
         if key not in self.endpoints:
             config = self._settings.endpoints[name]
-            locate, version = self._whereabouts(config)
+            where = self._whereabouts(config)
             self.endpoints[key] = Endpoint(
                 config,
-                locate=locate,
-                version=version,
-                breaker=self._breaker(name, ladder),
+                locate=where.locate,
+                version=where.version,
+                make_breaker=partial(self._breaker, name, ladder),
                 clock=self._surroundings.clock,
-                pinned=None if config.pin is None else self._settings.pins[config.pin],
+                version_name=where.name,
             )
             if (before := self._before.get(key)) is not None:
                 self.endpoints[key].go_on_from(before)
@@ -143,12 +155,14 @@ class Builder:
 
     def _breaker(self, name: str, ladder: LadderConfig) -> Breaker:
         def on_change(state: BreakerState, why: str) -> None:
+            endpoint = self.endpoints[name, ladder.breaker, ladder.timeouts]
+            detail = {"ladder": ladder.name, "why": why, "version": endpoint.version().digest}
             self._recorder.record_event(
                 EventRecord(
                     kind=f"breaker.{state}",
                     at_ms=self._surroundings.wall_ms(),
                     subject=name,
-                    detail_json=json.dumps({"ladder": ladder.name, "why": why}),
+                    detail_json=json.dumps(detail),
                 )
             )
 
@@ -164,34 +178,11 @@ class Builder:
             on_change=on_change,
         )
 
-    def _whereabouts(
-        self, config: EndpointConfig
-    ) -> tuple[Callable[[], Target | str], Callable[[], Version]]:
+    def _whereabouts(self, config: EndpointConfig) -> _Whereabouts:
         if config.pin is not None:
-            locator = EngineLocator(self._settings, slot=config.pin, finder=self._finder)
-            return locator.locate, locator.version
-        target = self._fixed_target(config)
-        return lambda: target, lambda: target.version
-
-    def _fixed_target(self, config: EndpointConfig) -> Target:
-        assert config.url is not None
-        assert config.model is not None
-        secret = None
-        if config.api_key_env is not None:
-            key = f"endpoints.{config.name}.api_key_env"
-            secret = read_secret(config.api_key_env, key=key, environ=self._environ)
-            if not (secret.isascii() and secret.isprintable() and secret == secret.strip()):
-                raise ConfigError(
-                    key=key,
-                    value=config.api_key_env,
-                    allowed="a variable that holds printable ASCII alone; often a line break or "
-                    "a space was copied with the key",
-                )
-        url = config.url.rstrip("/")
-        where = hashlib.sha256(f"{url}\0{config.model}".encode()).hexdigest()
-        return Target(
-            url=url,
-            model=config.model,
-            version=Version(source=where, digest=None, price=config.price),
-            authorization=f"Bearer {secret}" if secret else None,
-        )
+            locator = EngineLocator(
+                self._settings, slot=config.pin, finder=self._finder, book=self._book
+            )
+            return _Whereabouts(locator.locate, locator.version, locator.name)
+        target = fixed_target(config, environ=self._environ)
+        return _Whereabouts(lambda: target, lambda: target.version, None)

@@ -19,6 +19,7 @@ from failsoft.fallback.compact_json import compact_json
 from failsoft.fallback.context_check import uses_tools
 from failsoft.fallback.endpoint import Version
 from failsoft.fallback.failure import Action, Failure
+from failsoft.fallback.pins.pin_book import PinBook
 from failsoft.fallback.reply import Reply, Usage, kept_body
 from failsoft.fallback.store_threads import StoreThreads
 
@@ -37,6 +38,7 @@ class CachedRung:
         config: Times and matching.
         store: Where replies are.
         threads: What asks the store.
+        book: Tells in time which version a pin was moved to.
         has_models_below: Whether a model rung stands below it.
         versions: Returns, best first, what the ladder's model rungs run now; those above it,
             or all of them when it stands first.
@@ -50,6 +52,7 @@ class CachedRung:
         config: CacheConfig,
         store: ReplyStore,
         threads: StoreThreads,
+        book: PinBook,
         has_models_below: bool,
         versions: Callable[[], list[Version]],
     ) -> None:
@@ -58,6 +61,7 @@ class CachedRung:
         self._config = config
         self._store = store
         self._threads = threads
+        self._book = book
         self._has_models_below = has_models_below
         self._versions = versions
 
@@ -103,6 +107,8 @@ class CachedRung:
             )
         began_s = call.surroundings.clock()
         until_s = began_s + self._reading_s(call)
+        # What a version wrote must not answer once the slot was moved away from it.
+        await self._book.freshen(timeout_s=until_s - began_s)
         versions = self._versions()
         outcome = Outcome.CACHE_MISS
         for version in versions[:1] if self.is_first else versions:

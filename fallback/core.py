@@ -23,6 +23,7 @@ from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.idempotency import Claim, claim
 from failsoft.fallback.ladder import Ladder
 from failsoft.fallback.loop_parts import LoopParts
+from failsoft.fallback.pins.pin_book import PinBook, PinReader
 from failsoft.fallback.reply import Reply
 from failsoft.fallback.single_flight import Flight
 from failsoft.fallback.store_threads import StoreThreads
@@ -43,6 +44,8 @@ class Backends:
     replies: ReplyStore | None
     """None keeps no reply anywhere: no ladder then has a cached rung."""
     keys: IdempotencyStore
+    pins: PinReader | None = None
+    """None where nothing moves a pin: the settings' own hold."""
     close: Callable[[], None] = lambda: None
     """Flushes and closes them; called once."""
 
@@ -80,6 +83,8 @@ class Core:
         self._loops: dict[asyncio.AbstractEventLoop, LoopParts] = {}
         self._is_closed = False
         self._threads = StoreThreads()
+        self.book = PinBook(backends.pins, threads=self._threads, clock=surroundings.clock)
+        self.book.read()
         self._store_config = settings.store
         self._learner = ContextLearner(clock=surroundings.clock)
         self._finder = EngineFinder(home)
@@ -94,6 +99,7 @@ class Core:
             recorder=self.backends.recorder,
             replies=self.backends.replies,
             threads=self._threads,
+            book=self.book,
             transport=lambda: self._parts().transport,
             on_answer=lambda endpoint, target: self._learner.on_answer(
                 endpoint,
@@ -233,6 +239,7 @@ class Core:
         self._pid = os.getpid()
         self._inherited = self._loops  # not to be closed: its sockets are the parent's too
         self._loops = {}
+        self.book.begin_anew()
         self.ladders = self._builder.build()
 
     def _parts(self) -> LoopParts:
@@ -257,6 +264,7 @@ class Core:
         parts = self._loops.get(asyncio.get_running_loop())
         if parts is not None:
             await parts.aclose(timeout_s=CLOSE_S)
+        self.book.close()
         await self._threads.finish(timeout_s=CLOSE_S)
         await asyncio.to_thread(self.backends.close)
         self._threads.close()

@@ -3,23 +3,19 @@
 Knows nothing of retries. Units: seconds, tokens. Not thread-safe: one event loop owns it.
 """
 
-import hashlib
 import re
 import statistics
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from failsoft.call_records import AttemptOutcome as Outcome
 from failsoft.config.http import VERSION_HEADER
 from failsoft.config.price import TokenPrice
-from failsoft.config.settings import EndpointConfig, Settings
-from failsoft.config.versions import VersionSettings, find_version
+from failsoft.config.settings import EndpointConfig
 from failsoft.fallback.breaker import Breaker
-from failsoft.fallback.cache_key import canonical_json
 from failsoft.fallback.context_check import lacks
-from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.rolling_window import RollingWindow
 
 NUM_SAMPLES = 32
@@ -100,9 +96,9 @@ class Endpoint:
         config: What the settings say of it.
         locate: Returns where it is now, or in words why it is nowhere.
         version: Returns what it runs, or would run.
-        breaker: Its breaker.
+        make_breaker: Makes its breaker, and a new one once another version answers.
         clock: Monotonic seconds.
-        pinned: Name of the version pinned to its slot; None for an endpoint elsewhere.
+        version_name: Returns what that is called; None takes the model that the settings name.
     """
 
     def __init__(
@@ -111,24 +107,44 @@ class Endpoint:
         *,
         locate: Callable[[], Target | str],
         version: Callable[[], Version],
-        breaker: Breaker,
+        make_breaker: Callable[[], Breaker],
         clock: Callable[[], float],
-        pinned: str | None = None,
+        version_name: Callable[[], str] | None = None,
     ) -> None:
         self.name = config.name
-        self.pinned = pinned
-        self.locate = locate
+        self.config = config
+        self._version_name = version_name
+        self._locate = locate
         self._version = version
+        self._make_breaker = make_breaker
+        self._clock = clock
+        self.judged: str | None = None
+        """Key of the version that the standing is about; None before it was ever found."""
         self.served: tuple[str, str | None] | None = None
-        self.breaker = breaker
-        self.ttft = Typical()
-        self.service = Typical()
-        self.context_tokens = config.context_tokens
-        """Prompt plus output tokens it takes; learnt from it when the settings do not say."""
         self.unpriced: set[str] = set()
         """Versions that a warning was given for: once each is enough."""
-        self.config = config
-        self.health = RollingWindow(window_s=HEALTH_WINDOW_S, num_counts=2, clock=clock)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.breaker = self._make_breaker()
+        self.ttft = Typical()
+        self.service = Typical()
+        self.context_tokens = self.config.context_tokens
+        """Prompt plus output tokens it takes; learnt from it when the settings do not say."""
+        self.health = RollingWindow(window_s=HEALTH_WINDOW_S, num_counts=2, clock=self._clock)
+
+    def locate(self) -> Target | str:
+        """Return where it is now, or in words why it is nowhere.
+
+        Once another version is there, its standing begins anew: whoever rolled a bad one back
+        must not wait for the breaker that the bad one opened.
+        """
+        target = self._locate()
+        if not isinstance(target, str):
+            if self.judged not in (None, target.version.key):
+                self._begin_anew()
+            self.judged = target.version.key
+        return target
 
     def go_on_from(self, before: "Endpoint") -> None:
         """Take over the standing of the endpoint it was before the settings were read again.
@@ -137,7 +153,7 @@ class Endpoint:
         """
         if before.version().source != self.version().source:
             return
-        self.breaker = before.breaker
+        self.breaker, self.judged = before.breaker, before.judged
         self.ttft, self.service = before.ttft, before.service
         self.health, self.served = before.health, before.served
         if not self.has_own_context:
@@ -158,6 +174,11 @@ class Endpoint:
         if version.digest is None and self.served and self.served[0] == version.source:
             return version.served_as(self.served[1])
         return version
+
+    @property
+    def version_name(self) -> str | None:
+        """What people call the version that it runs, or would run."""
+        return self.config.model if self._version_name is None else self._version_name()
 
     def on_served(self, version: Version) -> None:
         """Take in what wrote a reply."""
@@ -185,64 +206,3 @@ class Endpoint:
         if asked < HEALTH_MIN_CALLS:
             return True
         return self.health.total(_ANSWERED) >= MIN_ANSWERED_RATIO * asked
-
-
-def version_source(name: str, version: VersionSettings | None) -> str:
-    """Return a hash over what the settings say of a version, its price apart, in hex.
-
-    Args:
-        name: Its name; counts only when the settings do not know it.
-        version: What they say; None when an engine runs something they do not name.
-    """
-    said: object = name
-    if version is not None:
-        # Only what is set: a key that a later failsoft adds must not change old hashes.
-        said = {k: v for k, v in asdict(version).items() if k != "price" and v not in (None, ())}
-    return hashlib.sha256(canonical_json(said).encode()).hexdigest()
-
-
-class EngineLocator:
-    """Finds the local engine of a pinned slot and says which version it runs.
-
-    Args:
-        settings: Pins, versions and prices.
-        slot: The slot.
-        finder: Reads what the supervisor published.
-    """
-
-    def __init__(self, settings: Settings, *, slot: str, finder: EngineFinder) -> None:
-        self._settings = settings
-        self._slot = slot
-        self._finder = finder
-        self._versions: dict[str, Version] = {}
-
-    def locate(self) -> Target | str:
-        """Return where it listens, or in words why it does not."""
-        engine = self._finder.find(self._slot)
-        if isinstance(engine, str):
-            return engine
-        return Target(
-            url=engine.url.rstrip("/"),
-            model=engine.version,
-            version=self._named(engine.version).served_as(engine.version_digest),
-            authorization=f"Bearer {engine.token}" if engine.token else None,
-            context_tokens=engine.max_model_len,
-            salt_secret=engine.token or "",
-        )
-
-    def version(self) -> Version:
-        """Return what it runs; what is pinned while it does not run."""
-        engine = self._finder.find(self._slot)
-        if isinstance(engine, str):
-            return self._named(self._settings.pins[self._slot])
-        return self._named(engine.version).served_as(engine.version_digest)
-
-    def _named(self, name: str) -> Version:
-        if name not in self._versions:
-            version = find_version(name, self._settings.versions)
-            self._versions[name] = Version(
-                source=version_source(name, version),
-                digest=None,
-                price=None if version is None else version.price,
-            )
-        return self._versions[name]

@@ -63,6 +63,7 @@ def store_backends(settings: Settings, environ: Mapping[str, str]) -> tuple[Back
         recorder=store.recorder,
         replies=store.replies,
         keys=store.idempotency,
+        pins=store.pins,
         close=store.close,
     )
     return backends, store

@@ -88,6 +88,7 @@ class EndpointRung:
         Raises:
             RungFailedError: It could not answer; its attempts are in the call's ledger.
         """
+        self.endpoint.locate()  # what another version was found to take says nothing of this one
         if (outcome := self.endpoint.lacks(call.request.body)) is not None:
             self._skip(call, outcome, "the request does not fit this endpoint")
         try:

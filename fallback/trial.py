@@ -58,7 +58,9 @@ class Trial:
         self._started_at_ms = call.surroundings.wall_ms()
         self._is_settled = False
         self._is_waiting = True
-        endpoint.breaker.on_wait_begin()
+        # Another version may take the endpoint, and its breaker, before this one has ended.
+        self._breaker = endpoint.breaker
+        self._breaker.on_wait_begin()
 
     def on_first_token(self) -> None:
         """The first token is here, though its text may be held: a probe has its answer."""
@@ -86,27 +88,41 @@ class Trial:
     def _end_wait(self) -> None:
         if self._is_waiting:
             self._is_waiting = False
-            self._endpoint.breaker.on_wait_end()
+            self._breaker.on_wait_end()
 
     def _judge(self, end: Failure | BaseException | None) -> None:
         if end is None:
-            self._endpoint.on_end(is_answered=True)
             self._permit.succeed(ttft_s=self.attempt.ttft_s)
-            if self.attempt.ttft_s is not None:
-                self._endpoint.ttft.add(self.attempt.ttft_s)
-            self._endpoint.service.add(self._elapsed_s)
+            self._count(is_answered=True)
+            self._take_times()
         elif not isinstance(end, Failure):
             self._permit.ignore()
         elif self._is_evidence(end):
-            self._endpoint.on_end(is_answered=False)
+            self._count(is_answered=False)
             self._permit.fail(
                 is_transport=end.is_transport or end.outcome in _SILENT,
                 is_gap=end.outcome is Outcome.TIMEOUT_GAP,
             )
         else:
             if end.outcome not in _SILENT and end.outcome is not Outcome.TIMEOUT_CONNECT:
-                self._endpoint.on_end(is_answered=end.action is Action.GIVE_UP)
+                self._count(is_answered=end.action is Action.GIVE_UP)
             self._permit.ignore()
+
+    @property
+    def _is_about_current(self) -> bool:
+        """Whether the endpoint's standing is still that of the version that was asked."""
+        return self._endpoint.breaker is self._breaker
+
+    def _count(self, *, is_answered: bool) -> None:
+        if self._is_about_current:
+            self._endpoint.on_end(is_answered=is_answered)
+
+    def _take_times(self) -> None:
+        if not self._is_about_current:
+            return
+        if self.attempt.ttft_s is not None:
+            self._endpoint.ttft.add(self.attempt.ttft_s)
+        self._endpoint.service.add(self._elapsed_s)
 
     def _is_evidence(self, failure: Failure) -> bool:
         """Return whether it tells of the endpoint, and not of a tiny deadline of the caller's."""

@@ -15,8 +15,10 @@ from failsoft.call_records import AttemptRecord, CallOutcome, EventRecord
 from failsoft.config.settings import StoreConfig
 from failsoft.dashboard.standing import LastReply, Traffic, Unknown, UnknownWindow, Window
 from failsoft.errors import ConfigError, StoreError
+from failsoft.pin_records import Pin, PinMove
 from failsoft.store.database import Database
 from failsoft.store.migrate import current_revision
+from failsoft.store.pins import PinStore
 from failsoft.store.reader import StoreReader
 from failsoft.store.schema import HEAD
 from failsoft.store.traffic import CallEnd, LadderTraffic, TrafficReader
@@ -52,6 +54,10 @@ class LedgerReading:
     """Newest first."""
     dropped_24h: Mapping[str, int]
     """By kind; what all processes together could not keep."""
+    pins: Mapping[str, Pin]
+    """By slot."""
+    open_moves: tuple[PinMove, ...]
+    """Those under way."""
 
 
 class _Kept(NamedTuple):
@@ -128,6 +134,7 @@ class Ledger:
             for name in ladders
         }
         last_failures = traffic.last_failures(list(endpoints))
+        pins = PinStore(database)
         events, dropped = tuple(reader.events(limit=NUM_EVENTS)), reader.dropped(since_ms=day_ms)
         late = _Late(database, until_s)
         windows = {
@@ -147,6 +154,8 @@ class Ledger:
             last_failures=last_failures,
             events=events,
             dropped_24h=dropped,
+            pins=pins.pins(),
+            open_moves=tuple(pins.open_moves()),
         )
 
     def _window(

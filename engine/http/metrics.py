@@ -9,7 +9,7 @@ about how fast answers are. What the engine counts is read at scrape time
 
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from failsoft.engine.http.engine_collector import EngineCollector
 from failsoft.engine.http.engine_port import EnginePort
@@ -23,6 +23,7 @@ _TOKEN_S_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0
 _COUNT_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
 _CHOICE_BUCKETS = (1, 2, 4, 8, 16)
 
+_DIGEST_CHARS = 12
 _ANSWERED = (FinishReason.STOP, FinishReason.LENGTH)
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[float, ...]]] = {
@@ -80,12 +81,21 @@ class ServerMetrics:
     Args:
         engine: Asked for its stats at each scrape.
         model_name: Value of the label ``model_name``.
+        version_digest: Of what it serves: one process serves one version, so a metric of its
+            own says it for all the others.
     """
 
-    def __init__(self, engine: EnginePort, model_name: str) -> None:
+    def __init__(self, engine: EnginePort, model_name: str, *, version_digest: str) -> None:
         self._model_name = model_name
         self._registry = CollectorRegistry()
         self._registry.register(EngineCollector(engine, model_name))
+        info = Gauge(
+            "failsoft_version_info",
+            "1 for the version that is served: joins every other metric by model_name.",
+            ["model_name", "version", "version_digest"],
+            registry=self._registry,
+        )
+        info.labels(model_name, version_digest[:_DIGEST_CHARS], version_digest).set(1)
         self._histograms = {name: self._histogram(name) for name in _HISTOGRAMS}
         self._counters = {name: self._counter(name) for name in _COUNTERS}
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from failsoft.cli.pin_glance import moved_away
 from failsoft.config.schema import DEFAULT_FILE, check_settings, load_settings
 from failsoft.config.show import as_tables, as_toml
 from failsoft.config.warnings import warnings_of
@@ -27,7 +28,7 @@ def check(file: _File = DEFAULT_FILE) -> None:
         out.print(f"[bold red]error:[/] {escape(str(problem))}")
     if settings is None:
         raise typer.Exit(2)
-    for line in warnings_of(settings, os.environ):
+    for line in [*moved_away(settings, file, os.environ), *warnings_of(settings, os.environ)]:
         out.print(f"[yellow]warning:[/] {escape(line)}")
     out.print(f"{escape(str(file))} is valid: {len(settings.ladders)} ladder(s)")
 
@@ -37,8 +38,12 @@ def show(
     file: _File = DEFAULT_FILE,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Print FILE's effective settings, defaults filled in; secrets are never read."""
-    tables = as_tables(load_settings(file))
+    """Print what FILE says, defaults filled in, and on stderr where moved pins differ from it."""
+    settings = load_settings(file)
+    err = Console(stderr=True, soft_wrap=True, highlight=False)
+    for line in moved_away(settings, file, os.environ):
+        err.print(f"[yellow]warning:[/] {escape(line)}")
+    tables = as_tables(settings)
     if as_json:
         typer.echo(json.dumps(tables, indent=2, default=str))
     else:

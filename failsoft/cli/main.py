@@ -23,6 +23,7 @@ from failsoft.cli.demo import demo
 from failsoft.cli.engine import engine_app
 from failsoft.cli.front import front
 from failsoft.cli.ops import ops
+from failsoft.cli.pin import pin_app, rollback
 from failsoft.cli.status import status
 from failsoft.cli.up import up
 from failsoft.cli.versions import versions_app
@@ -38,10 +39,12 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
 app.add_typer(engine_app, name="engine")
+app.add_typer(pin_app, name="pin")
 app.command("chat")(chat)
 app.command("front", hidden=True)(front)
 app.command("ops", hidden=True)(ops)
 app.command("status")(status)
+app.command("rollback")(rollback)
 app.command("up")(up)
 app.add_typer(models.app, name="models")
 app.add_typer(versions_app, name="versions")

@@ -49,12 +49,13 @@ def is_nothing(standing: Standing) -> bool:
 
 
 def print_standing(standing: Standing, out: Console) -> None:
-    """Print the verdict, what broke, each ladder's rungs and the processes."""
+    """Print the verdict, what broke, each ladder's rungs, the pins and the processes."""
     _print_verdict(standing, out)
     _print_incidents(standing, out)
     for ladder in standing.ladders:
         _print_rungs(standing, ladder, out)
         _print_shares(ladder, out)
+    _print_pins(standing, out)
     _print_processes(standing, out)
 
 
@@ -132,6 +133,23 @@ def _print_shares(ladder: Ladder, out: Console) -> None:
     for row in shares.rows:
         cells = [f"[red]{cell.text}[/]" if cell.is_bad else cell.text for cell in row.cells]
         table.add_row(escape(row.name), *cells)
+    out.print()
+    out.print(table)
+
+
+def _print_pins(standing: Standing, out: Console) -> None:
+    """Print what each slot is pinned to; where the store says nothing, others say so."""
+    if isinstance(standing.pins, Unknown) or not standing.pins:
+        return
+    table = _table("pins", "version", "since", "by", "move")
+    for pin in standing.pins:
+        table.add_row(
+            escape(pin.slot),
+            escape(words.version(pin.version_name, pin.version_digest)),
+            f"{words.age(pin.since_ms, now_ms=standing.at_ms)} ago",
+            words.pinned_by(pin),
+            words.NONE if pin.move is None else f"{pin.move.state} {escape(pin.move.to_name)}",
+        )
     out.print()
     out.print(table)
 

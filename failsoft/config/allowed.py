@@ -45,6 +45,12 @@ def between(low: float, high: float, *, what: str = "a number") -> Allowed:
     )
 
 
+def zero_or_between(low: float, high: float, *, what: str = "a number") -> Allowed:
+    """Return the rule for 0, or a finite number in *low*..*high*, both ends included."""
+    some = between(low, high, what=what)
+    return Allowed(f"0, or {some.words}", lambda value: value == 0 or some.test(value))
+
+
 def matching(pattern: str, words: str) -> Allowed:
     """Return the rule for text that matches *pattern* as a whole."""
     compiled = re.compile(pattern)

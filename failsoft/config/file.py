@@ -9,7 +9,7 @@ from typing import Any
 
 from failsoft.errors import ConfigError
 
-SECTIONS = ("store", "versions", "pins", "endpoints", "ladders", "keys")
+SECTIONS = ("store", "versions", "pins", "endpoints", "ladders", "keys", "fingerprint")
 """Every table that the file may hold at its top."""
 
 _PLACE = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)")

@@ -19,6 +19,7 @@ from failsoft.config.settings import (
     BreakerConfig,
     CacheConfig,
     EndpointConfig,
+    FingerprintConfig,
     LadderConfig,
     RetryConfig,
     Settings,
@@ -112,7 +113,10 @@ def read_settings(raw: Mapping[str, Any]) -> Checked:
     rungs = {*as_table(raw.get("endpoints", {}), at="endpoints", problems=[]), CACHE_RUNG}
     ladders = _read_ladders(raw.get("ladders", {}), rungs, problems)
     keys = _read_names(raw.get("keys", {}), at="keys", hint=EnvName, problems=problems)
-    if problems or store is None:
+    fingerprint = read_table(
+        FingerprintConfig, raw.get("fingerprint", {}), at="fingerprint", problems=problems
+    )
+    if problems or store is None or fingerprint is None:
         return Checked(None, problems)
     settings = Settings(
         store=store,
@@ -121,6 +125,7 @@ def read_settings(raw: Mapping[str, Any]) -> Checked:
         endpoints=endpoints,
         ladders=ladders,
         keys=keys,
+        fingerprint=fingerprint,
     )
     return Checked(settings, problems)
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from failsoft.config.allowed import EnvName, Name, between, check_fields, matching
+from failsoft.config.allowed import (
+    EnvName,
+    Name,
+    between,
+    check_fields,
+    matching,
+    zero_or_between,
+)
 from failsoft.config.price import TokenPrice
 from failsoft.config.versions import VersionSettings, find_version
 from failsoft.errors import ConfigError
@@ -242,6 +249,17 @@ class LadderConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FingerprintConfig:
+    """How often `failsoft up` looks whether each endpoint's weights are what they were."""
+
+    every_s: Annotated[float, zero_or_between(10, 86_400, what="seconds")] = 300.0
+    """0 never looks."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The whole file, references resolved: every rung has its endpoint, every pin its version."""
 
@@ -254,6 +272,7 @@ class Settings:
     ladders: Mapping[str, LadderConfig] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     """Caller name (the tenant) to the environment variable that holds its key."""
+    fingerprint: FingerprintConfig = field(default_factory=FingerprintConfig)
 
     def __post_init__(self) -> None:
         check_fields(self)

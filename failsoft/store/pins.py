@@ -73,12 +73,17 @@ class PinStore:
     def note_file_pin(self, slot: str, version: PinnedVersion) -> Pin:
         """Note what the settings file pins, unless a move decided; return the pin that holds.
 
-        A change of it becomes a move of kind ``file`` that is over at once.
+        A change of it becomes a move of kind ``file`` that is over at once. While a move is
+        under way its slot stays as it is: what that move left must still be what it goes back to.
         """
         with self._database.write() as connection:
             row = connection.execute(sa.select(pins).where(pins.c.slot == slot)).first()
             before = None if row is None else pin_of(row)
-            if before is not None and (before.is_moved or _is_same(before.version, version)):
+            if before is not None and (
+                before.is_moved
+                or _is_same(before.version, version)
+                or _open_move(connection, slot) is not None
+            ):
                 return before
             now_ms = self._now_ms()
             move_id = _new_id(connection, now_ms)
@@ -231,6 +236,8 @@ class PinStore:
         """
         if not state.is_end:
             raise ValueError(f"{state.value} is no end")
+        if state is MoveState.CONFIRMED and not move.state.is_switched:
+            raise ValueError("only what has switched is confirmed")
         values: dict[str, Any] = {"ended_at_ms": self._now_ms(), "reason": reason}
         if proof is not None:
             values["proof_json"] = json.dumps(proof)
@@ -285,9 +292,8 @@ class PinStore:
             )
 
     def _refuse_second(self, connection: sa.Connection, slot: str) -> None:
-        first = sa.select(pin_moves).where(pin_moves.c.slot == slot, _IS_OPEN)
-        if (row := connection.execute(first).first()) is not None:
-            raise _conflict_with(move_of(row))
+        if (first := _open_move(connection, slot)) is not None:
+            raise _conflict_with(first)
 
     def _conflict(self, slot: str) -> PinError:
         first = self.open_move(slot)
@@ -324,6 +330,11 @@ class PinStore:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+
+def _open_move(connection: sa.Connection, slot: str) -> PinMove | None:
+    row = connection.execute(sa.select(pin_moves).where(pin_moves.c.slot == slot, _IS_OPEN)).first()
+    return None if row is None else move_of(row)
 
 
 def _is_same(one: PinnedVersion, other: PinnedVersion) -> bool:

@@ -1,6 +1,7 @@
 """The store as one object: open it, record into it, read it, close it."""
 
 import atexit
+import logging
 import os
 import time
 import weakref
@@ -9,8 +10,11 @@ from typing import Self
 
 from failsoft.call_records import CachedReply, IdempotencyStore, Recorder, ReplyStore
 from failsoft.config.settings import StoreConfig
+from failsoft.errors import StoreError
 from failsoft.store.database import Database
+from failsoft.store.drift import DriftWatch
 from failsoft.store.eval_scores import EvalScores
+from failsoft.store.fingerprints import FingerprintStore
 from failsoft.store.idempotency import SqlIdempotencyStore
 from failsoft.store.migrate import ensure_current
 from failsoft.store.pins import PinStore
@@ -22,6 +26,7 @@ from failsoft.store.upkeep import Upkeep
 from failsoft.store.writer import RecordWriter
 
 _CLOSE_SLACK_S = 5.0
+_log = logging.getLogger(__name__)
 _open_stores: "weakref.WeakSet[Store]" = weakref.WeakSet()
 
 
@@ -56,6 +61,7 @@ class Store:
         except BaseException:
             self._database.dispose()
             raise
+        self._drift = DriftWatch(self._database)
         self._writer = RecordWriter(
             self._database,
             queue_records=config.queue_records,
@@ -63,6 +69,7 @@ class Store:
             clock=clock,
             on_settled=self._settled,
             on_batch=self._note_batch,
+            on_attempt=self._drift.see,
         )
         self._replies = (
             SqlReplyStore(self._database, self._writer, max_bytes=config.reply_bytes, clock=clock)
@@ -76,11 +83,16 @@ class Store:
             clock=clock,
         )
         self.retention = Retention(self._database, config, clock=clock)
-        self._upkeep = Upkeep(self._database, self.retention, self._replies)
+        self._upkeep = Upkeep(self._database, self.retention, self._replies, drift=self._drift)
         self.reader = StoreReader(self._database)
         self.pins = PinStore(self._database, clock=clock)
+        self.fingerprints = FingerprintStore(self._database, clock=clock)
         self.eval_scores = EvalScores(self._database)
-        self._database.in_child += [self._writer.start_anew, self._upkeep.start_anew]
+        self._database.in_child += [
+            self._writer.start_anew,
+            self._upkeep.start_anew,
+            self._drift.start_anew,
+        ]
         if self._replies is not None:
             self._database.in_child.append(self._replies.start_anew)
         _open_stores.add(self)
@@ -116,6 +128,10 @@ class Store:
         _open_stores.discard(self)
         self._writer.close(self.config.busy_timeout_s + _CLOSE_SLACK_S)
         self._upkeep.close(_CLOSE_SLACK_S)
+        try:
+            self._drift.settle()  # what came since the last upkeep
+        except StoreError as exc:
+            _log.debug("what endpoints reported last is lost: %s", exc)
         self._database.dispose()
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
 """The thread that keeps a store in shape while its process writes.
 
 Timed PASSIVE checkpoints, so that no commit pays for one; a TRUNCATE once it is
-quiet; evictions; retention. Its own thread, for a checkpoint syncs to the disk
+quiet; evictions; retention; drift of endpoints. Its own thread, for a checkpoint syncs to the disk
 and records must not wait for that.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from failsoft.errors import StoreError
 from failsoft.store.database import Database
+from failsoft.store.drift import DriftWatch
 from failsoft.store.replies import SqlReplyStore
 from failsoft.store.retention import Retention
 
@@ -34,6 +35,7 @@ class Upkeep:
         database: Whose write-ahead log is checkpointed.
         retention: What deletes old rows.
         replies: What is evicted; None when no reply is kept.
+        drift: What settles the names that endpoints reported.
         clock: Monotonic seconds.
     """
 
@@ -43,11 +45,13 @@ class Upkeep:
         retention: Retention,
         replies: SqlReplyStore | None,
         *,
+        drift: DriftWatch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._retention = retention
         self._replies = replies
+        self._drift = drift
         self._clock = clock
         self.start_anew()
 
@@ -99,6 +103,7 @@ class Upkeep:
         Raises:
             StoreError: The database refused; the rest is due again at the next tick.
         """
+        self._drift.settle()
         if self._replies is not None:
             self._replies.note_uses()
             self._replies.evict()

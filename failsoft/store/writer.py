@@ -47,6 +47,7 @@ class RecordWriter:
         on_settled: Called on the writer's thread with every reply that was
             written, or dropped after it had been queued.
         on_batch: Called on the writer's thread after each transaction.
+        on_attempt: Called on the writer's thread with each ledger row, before it is written.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class RecordWriter:
         clock: Callable[[], float] = time.time,
         on_settled: Callable[[CachedReply], None] = lambda _reply: None,
         on_batch: Callable[[], None] = lambda: None,
+        on_attempt: Callable[[AttemptRecord], None] = lambda _attempt: None,
     ) -> None:
         self._batches = BatchWriter(database)
         self._limit = queue_records
@@ -65,6 +67,7 @@ class RecordWriter:
         self._clock = clock
         self._on_settled = on_settled
         self._on_batch = on_batch
+        self._on_attempt = on_attempt
         self._is_closed = False
         self.start_anew()
 
@@ -216,6 +219,8 @@ class RecordWriter:
             breath.take_when_due()
             try:
                 prepared.append(Prepared(kind, INSERTS[kind].to_row(record), record))
+                if kind is RecordKind.ATTEMPT:
+                    self._on_attempt(record)
             except (AttributeError, TypeError, ValueError) as exc:
                 self._lose(kind, record, f"{type(exc).__name__} in a {kind} record")
         return prepared

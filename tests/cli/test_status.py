@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from failsoft.fallback.pins.pinned import pinned_version
+from failsoft.store import Store
 from tests.dashboard.home import Home, child, event, failed_attempt
 from tests.dashboard.stand_in import StandIn, engine, front, status, tell, three
+from tests.fallback.pins.moves import ask_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -127,6 +130,25 @@ def test_json_is_one_document_with_the_same_exit_code(home: Home, told: StandIn)
     assert (answering.returncode, silent.returncode) == (0, 1)
     assert json.loads(answering.stdout)["verdict"]["answers"] == "yes"
     assert json.loads(silent.stdout)["verdict"]["answers"] == "no"
+
+
+def test_pins_and_a_move_under_way_are_shown(home: Home, told: StandIn) -> None:
+    """A table of the slots; the move is among the warnings, above what broke."""
+    first = pinned_version("smollm2-135m-instruct", {}, digest="1" * 64)
+    target = pinned_version("gemma-3-270m", {}, digest="2" * 64)
+    assert first is not None
+    assert target is not None
+    with Store(home.settings.store) as store:
+        store.pins.note_file_pin("primary", first)
+        store.pins.ask(ask_for(target))
+
+    lines = run(home).stdout.splitlines()
+
+    (warning,) = [line for line in lines if line.startswith("warning: pin primary is being moved")]
+    assert "set to gemma-3-270m 222222222222, asked for" in warning
+    at = next(number for number, line in enumerate(lines) if line.startswith("pins "))
+    assert lines[at + 1].startswith("primary  smollm2-135m-instruct 111111111111")
+    assert lines[at + 1].endswith("the settings file  asked gemma-3-270m")
 
 
 def test_a_file_that_was_broken_after_the_start_hides_nothing_that_runs(

@@ -92,6 +92,16 @@ def test_every_name_of_the_contract_is_read() -> None:
     assert settings.keys == {"acme": "ACME_KEY"}
 
 
+def test_fingerprints_can_be_turned_off() -> None:
+    """0 is no interval but never; the default is five minutes."""
+    off = read_settings({"fingerprint": {"every_s": 0}}).settings
+    default = read_settings({}).settings
+
+    assert off is not None
+    assert default is not None
+    assert (off.fingerprint.every_s, default.fingerprint.every_s) == (0, 300)
+
+
 def test_an_empty_file_is_all_defaults() -> None:
     """Nothing is required before something refers to it."""
     settings, problems = read_settings({})
@@ -104,6 +114,18 @@ def test_an_empty_file_is_all_defaults() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem", "allowed"),
     [
+        (
+            "[store]",
+            "[fingerprint]\nevery_s = 5\n[store]",
+            "fingerprint.every_s = 5",
+            "0, or seconds in 10..86400",
+        ),
+        (
+            "[store]",
+            "[fingerprint]\nevery = 300\n[store]",
+            "fingerprint.every = 300",
+            'unknown key; did you mean "every_s"',
+        ),
         ("[store]", "[stroe]", "stroe = '[…]'", 'unknown section; did you mean "store"'),
         (
             "deadline_s",

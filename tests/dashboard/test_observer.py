@@ -5,11 +5,16 @@ import time
 import pytest
 
 from failsoft.call_records import CallOutcome
+from failsoft.dashboard.document import to_document
 from failsoft.dashboard.standing import Answers, LastReply, Queue, Unknown, Window
+from failsoft.dashboard.words import warnings
+from failsoft.fallback.pins.pinned import pinned_version
 from failsoft.run_state import Reload
+from failsoft.store import Store
 from tests.dashboard.conftest import Running
 from tests.dashboard.home import NOW_MS, START_MS, Home, call, child, event, failed_attempt
 from tests.dashboard.stand_in import HANG, READY, engine, front, metrics, status, tell, three
+from tests.fallback.pins.moves import ask_for, carry_out
 
 
 def test_when_all_is_well_the_first_rung_answers_since_the_start(running: Running) -> None:
@@ -318,3 +323,33 @@ def test_a_front_that_comes_back_is_asked_with_its_new_token(running: Running) -
 
     assert not isinstance(told, Unknown)
     assert told.pid == 99
+
+
+def test_a_moved_pin_and_a_move_under_way_are_the_stores_word(home: Home) -> None:
+    """The front is down, so nobody else says what the slot would run."""
+    target = pinned_version("gemma-3-270m", {}, digest="2" * 64)
+    first = pinned_version("smollm2-135m-instruct", {}, digest="1" * 64)
+    assert target is not None
+    assert first is not None
+    with Store(home.settings.store, clock=lambda: NOW_MS / 1000 - 90) as store:
+        store.pins.note_file_pin("primary", first)
+        carry_out(store, ask_for(target))
+        store.pins.ask(ask_for(first, why="it is slow"))
+
+    standing = home.observer().look()
+
+    assert not isinstance(standing.pins, Unknown)
+    (pin,) = standing.pins
+    assert (pin.version_name, pin.version_digest, pin.is_moved) == ("gemma-3-270m", "2" * 64, True)
+    assert standing.ladders[0].rungs[0].version_name == "gemma-3-270m"
+    assert warnings(standing) == [
+        "pin primary is being moved: set to smollm2-135m-instruct 111111111111, asked for 1 min, "
+        "asked 1 min ago by ann: it is slow"
+    ]
+    document = to_document(standing)["pins"][0]
+    assert (document["move"]["state"], document["move"]["who"]) == ("asked", "ann")
+
+
+def test_a_store_that_cannot_be_read_leaves_the_pins_unknown(home: Home) -> None:
+    """Not empty: nobody knows."""
+    assert to_document(home.observer().look())["pins"].keys() == {"unknown"}

@@ -4,11 +4,13 @@ import pytest
 import torch
 from torch import nn
 
+from failsoft.engine import int8
 from failsoft.engine.int8 import (
     EXACT_CHUNK,
     LEVELS,
     Int8Linear,
     IntProduct,
+    few_rows_native_product,
     is_exact,
     native_product,
     pick_product,
@@ -106,7 +108,19 @@ def test_a_kernel_that_saturates_is_not_picked() -> None:
 
     assert not is_exact(saturating, _CPU)
     assert is_exact(widened_product, _CPU)
-    assert pick_product(_CPU) in (native_product, widened_product)
+
+
+def test_a_slow_native_kernel_gets_few_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without 8-bit instructions it takes a millisecond a row; a prompt must not wait for that."""
+    seconds = {native_product: 0.1, widened_product: 0.01}
+    monkeypatch.setattr(int8, "is_exact", lambda product, device: True)
+    monkeypatch.setattr(int8, "_seconds", seconds.__getitem__)
+
+    slow = pick_product.__wrapped__(_CPU)
+    seconds[native_product] = 0.001
+    fast = pick_product.__wrapped__(_CPU)
+
+    assert (slow, fast) == (few_rows_native_product, native_product)
 
 
 def test_the_layer_that_makes_logits_keeps_its_precision() -> None:

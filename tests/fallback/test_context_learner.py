@@ -47,14 +47,13 @@ class Listing:
 
 def new_endpoint(time: FakeTime) -> Endpoint:
     """Return an endpoint whose context is not known."""
-    breaker = Breaker(
-        BreakerConfig(), slow_s=1, silent_s=1, lease_s=1, clock=time, random=lambda: 0.0
-    )
     return Endpoint(
         EndpointConfig(name="a", url=TARGET.url, model=TARGET.model),
         locate=lambda: TARGET,
         version=lambda: TARGET.version,
-        breaker=breaker,
+        make_breaker=lambda: Breaker(
+            BreakerConfig(), slow_s=1, silent_s=1, lease_s=1, clock=time, random=lambda: 0.0
+        ),
         clock=time,
     )
 

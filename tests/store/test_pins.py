@@ -215,3 +215,26 @@ def test_the_newest_score_of_each_eval_set_counts(open_store: OpenStore) -> None
 
     assert {name: score.score for name, score in newest.items()} == {"faq": 0.7, "tone": 0.5}
     assert store.eval_scores.newest("2" * 64) == {}
+
+
+def test_the_file_does_not_move_a_slot_that_a_move_has_under_way(open_store: OpenStore) -> None:
+    """Else the move, if it failed, would give back what the slot had not run."""
+    store = open_store()
+    store.pins.note_file_pin("primary", V1)
+    move = walk_to(store, store.pins.ask(ask_for()), MoveState.CHECKING)
+
+    meanwhile = store.pins.note_file_pin("primary", V2)
+    store.pins.end(move, MoveState.FAILED, reason="no room")
+
+    assert meanwhile.version == V1
+    assert store.pins.note_file_pin("primary", V2).version == V2
+
+
+def test_what_has_not_switched_cannot_be_confirmed(open_store: OpenStore) -> None:
+    """The pin would not point at what the history says."""
+    store = open_store()
+    store.pins.note_file_pin("primary", V1)
+    move = walk_to(store, store.pins.ask(ask_for()), MoveState.SMOKING)
+
+    with pytest.raises(ValueError, match="only what has switched"):
+        store.pins.end(move, MoveState.CONFIRMED)

@@ -10,6 +10,7 @@ import pytest
 from failsoft.call_records import CachedReply, CallRecord, EventRecord
 from failsoft.config.settings import StoreConfig
 from failsoft.store import Store, upkeep
+from failsoft.store.drift import DriftWatch
 
 MakeCall = Callable[..., CallRecord]
 
@@ -22,7 +23,13 @@ def test_retention_runs_once_a_minute_while_the_store_is_in_use(
     """And goes on until nothing old is left: more rows than one batch."""
     now_s = 1000.0
     with Store(store_config) as store:
-        keeper = upkeep.Upkeep(store._database, store.retention, None, clock=lambda: now_s)
+        keeper = upkeep.Upkeep(
+            store._database,
+            store.retention,
+            None,
+            drift=DriftWatch(store._database),
+            clock=lambda: now_s,
+        )
         for i in range(1200):
             store.recorder.record_call(make_call(call_id=str(i), started_at_ms=1))
         assert store.flush(10)

@@ -1,8 +1,9 @@
 """Prometheus metrics of one front, in a registry of its own.
 
 Calls and attempts are counted from their records; what the ladders, their breakers and
-the store count themselves is read when Prometheus asks. No label holds a tenant or a
-user's text. Durations in seconds.
+the store count themselves is read when Prometheus asks. The label ``version`` is the head
+of the digest that wrote the reply, empty where none did or none is known. No label holds a
+tenant or a user's text. Durations in seconds.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,10 @@ from failsoft.fallback.breaker import BreakerState
 from failsoft.fallback.ladder import Ladder
 
 _Child = TypeVar("_Child", Counter, Histogram)
+VERSION_CHARS = 12
+MAX_VERSIONS = 64
+"""Versions that have a label of their own: endpoints elsewhere may report whatever they like."""
+OTHER_VERSION = "other"
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
 
 
@@ -61,15 +66,27 @@ class FrontMetrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._calls = self._counter("calls", "Calls, by how they ended.", "ladder", "outcome")
+        self._versions: dict[str, str] = {}
+        self._calls = self._counter(
+            "calls", "Calls, by how they ended.", "ladder", "outcome", "version"
+        )
         self._replies = self._counter(
-            "replies", "Whole replies, by the rung that gave them.", "ladder", "rung"
+            "replies", "Whole replies, by the rung that gave them.", "ladder", "rung", "version"
         )
         self._attempts = self._counter(
-            "attempts", "Ledger rows: attempts, and rungs passed over.", "ladder", "rung", "outcome"
+            "attempts",
+            "Ledger rows: attempts, and rungs passed over.",
+            "ladder",
+            "rung",
+            "outcome",
+            "version",
         )
         self._hits = self._counter(
-            "reply_cache_hits", "Calls that a kept reply answered.", "ladder", "freshness"
+            "reply_cache_hits",
+            "Calls that a kept reply answered.",
+            "ladder",
+            "freshness",
+            "version",
         )
         self._refused = self._counter(
             "requests_refused", "Requests turned away before any ladder was asked.", "reason"
@@ -93,25 +110,39 @@ class FrontMetrics:
 
     def count_call(self, record: CallRecord) -> None:
         """Count a call that ended."""
-        self._calls.of(record.ladder, record.outcome.value).inc()
-        self._duration.of(record.ladder).observe(record.e2e_s)
+        ladder, version = record.ladder, self._version(record.version_digest)
+        self._calls.of(ladder, record.outcome.value, version).inc()
+        self._duration.of(ladder, version).observe(record.e2e_s)
         if record.is_stream and record.ttft_s is not None:
-            self._ttft.of(record.ladder).observe(record.ttft_s)
+            self._ttft.of(ladder, version).observe(record.ttft_s)
         if record.outcome is CallOutcome.OK and record.served_endpoint is not None:
-            self._replies.of(record.ladder, record.served_endpoint).inc()
+            self._replies.of(ladder, record.served_endpoint, version).inc()
             if record.served_endpoint == CACHE_RUNG:
-                self._hits.of(record.ladder, "stale" if record.is_stale else "fresh").inc()
+                freshness = "stale" if record.is_stale else "fresh"
+                self._hits.of(ladder, freshness, version).inc()
 
     def count_attempt(self, ladder: str, record: AttemptRecord) -> None:
         """Count a ledger row."""
-        self._attempts.of(ladder, record.endpoint, record.outcome.value).inc()
+        version = self._version(record.version_digest)
+        self._attempts.of(ladder, record.endpoint, record.outcome.value, version).inc()
+
+    def _version(self, digest: str | None) -> str:
+        """Return *digest*'s label."""
+        if digest is None:
+            return ""
+        if digest not in self._versions:
+            if len(self._versions) >= MAX_VERSIONS:
+                return OTHER_VERSION
+            self._versions[digest] = digest[:VERSION_CHARS]
+        return self._versions[digest]
 
     def _counter(self, name: str, text: str, *labels: str) -> _Family[Counter]:
         return _Family(Counter(f"failsoft_{name}", text, labels, registry=self._registry))
 
     def _histogram(self, name: str, text: str) -> _Family[Histogram]:
         name = f"failsoft_{name}_seconds"
-        histogram = Histogram(name, text, ["ladder"], buckets=_BUCKETS, registry=self._registry)
+        labels = ["ladder", "version"]
+        histogram = Histogram(name, text, labels, buckets=_BUCKETS, registry=self._registry)
         return _Family(histogram)
 
 
@@ -139,6 +170,7 @@ class _StandingCollector(Collector):
             standing.dropped_records,
         )
         yield _breakers(standing.ladders)
+        yield _rungs(standing.ladders)
 
     def describe(self) -> Iterator[Metric]:
         """Yield nothing, so that registering asks nobody."""
@@ -163,4 +195,22 @@ def _breakers(ladders: Mapping[str, Ladder]) -> Metric:
             for state in BreakerState:
                 is_in = rung.endpoint.breaker.state is state
                 family.add_metric([name, rung.endpoint.name, state.value], float(is_in))
+    return family
+
+
+def _rungs(ladders: Mapping[str, Ladder]) -> Metric:
+    labels = ["ladder", "endpoint", "slot", "version_name", "version", "version_digest"]
+    family = GaugeMetricFamily(
+        "failsoft_rung_info",
+        "1 for the version that a rung runs, or would run: joins what has no version of its own.",
+        labels=labels,
+    )
+    for name, ladder in ladders.items():
+        for rung in ladder.models:
+            endpoint = rung.endpoint
+            digest = endpoint.version().digest or ""
+            slot, called = endpoint.config.pin or "", endpoint.version_name or ""
+            family.add_metric(
+                [name, endpoint.name, slot, called, digest[:VERSION_CHARS], digest], 1
+            )
     return family

@@ -88,7 +88,7 @@ def _model_status(front: Front, ladder: str, rung: EndpointRung) -> RungStatus:
         why_not=why_not,
         breaker=endpoint.breaker.state.value,
         retry_in_s=wait_s,
-        version_name=endpoint.pinned if isinstance(target, str) else target.model,
+        version_name=endpoint.version_name,
         version_digest=endpoint.version().digest,
         last_error=front.recorder.last_error(ladder, endpoint.name),
     )

@@ -1,4 +1,4 @@
-"""Serves the dashboard in a listening socket until a signal.
+"""Serves the dashboard in a listening socket until a signal, and looks at fingerprints meanwhile.
 
 SIGHUP reads the settings again (a bad file changes nothing), SIGTERM and SIGINT end it
 at once: a page that is not out yet is asked for again. Knows nothing of what pages show.
@@ -16,11 +16,13 @@ import waitress
 
 from failsoft.config.home import home_folder
 from failsoft.config.schema import load_settings
+from failsoft.config.settings import Settings
 from failsoft.dashboard.app import build_app
 from failsoft.dashboard.observer import Observer
 from failsoft.dashboard.shared_look import SharedLook
 from failsoft.dashboard.standing import Standing
 from failsoft.errors import ConfigError
+from failsoft.serving.ops.fingerprint_schedule import FingerprintSchedule
 from failsoft.serving.ops.signals import Signals
 
 NUM_THREADS = 4
@@ -31,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class OpsProcess:
-    """The dashboard and what it looks at.
+    """The dashboard and what it looks at, and the schedule of fingerprints.
 
     Args:
         settings_path: The settings file; read now, and again at each `reload`.
@@ -42,13 +44,21 @@ class OpsProcess:
 
     def __init__(self, settings_path: Path) -> None:
         self._settings_path = settings_path
-        self._observer = self._observe()
+        self._home = home_folder(os.environ)
+        settings = load_settings(settings_path)
+        self._observer = self._observe(settings)
+        self._fingerprints = self._schedule(settings)
         self.look = SharedLook[Standing](lambda: self._observer.look(), max_age_s=MAX_AGE_S)
+
+    def start(self) -> None:
+        """Begin what runs on a timer."""
+        self._fingerprints.start()
 
     def reload(self) -> None:
         """Read the settings again; a bad file is logged and changes nothing."""
         try:
-            fresh = self._observe()
+            settings = load_settings(self._settings_path)
+            fresh = self._observe(settings)
         except ConfigError as exc:
             _log.warning("the settings stay as they were: %s", exc)
             return
@@ -59,17 +69,20 @@ class OpsProcess:
 
         self.look.between(change)
         before.close()
+        self._fingerprints.close()
+        self._fingerprints = self._schedule(settings)
+        self._fingerprints.start()
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Stop what runs on a timer, and let go of connections."""
+        self._fingerprints.close()
         self._observer.close()
 
-    def _observe(self) -> Observer:
-        return Observer(
-            home_folder(os.environ),
-            settings=load_settings(self._settings_path),
-            settings_path=self._settings_path,
-        )
+    def _observe(self, settings: Settings) -> Observer:
+        return Observer(self._home, settings=settings, settings_path=self._settings_path)
+
+    def _schedule(self, settings: Settings) -> FingerprintSchedule:
+        return FingerprintSchedule(settings, home=self._home, environ=os.environ)
 
 
 def serve(
@@ -92,6 +105,7 @@ def serve(
     # A daemon: a page that waits for a slow source must not hold the end up.
     threading.Thread(target=server.run, name="failsoft-ops", daemon=True).start()
     on_ready()
+    ops.start()
     while (number := signals.next()) == signal.SIGHUP:
         ops.reload()
     ops.close()

@@ -83,8 +83,13 @@ def keep_copy(settings: Settings, *, home: Path) -> Path:
         home: failsoft's folder.
     """
     path = accepted_settings(home)
+    write_private(path, copy_of(settings))
+    return path
+
+
+def copy_of(settings: Settings) -> str:
+    """Return the text of a file that reads back as *settings*, whose paths are absolute."""
     text = as_toml(as_tables(settings))
     read_back = read_settings(tomllib.loads(text)).settings
     assert read_back == settings, "the copy must read back as it was accepted"
-    write_private(path, f"# What `failsoft up` runs by now; a copy, changes are lost.\n\n{text}")
-    return path
+    return f"# What `failsoft up` runs by now; a copy, changes are lost.\n\n{text}"

@@ -117,6 +117,11 @@ class Keeper:
             self._policy.forget()
             self._nudge.set()
 
+    def adopt(self, plan: ChildPlan) -> None:
+        """Run by *plan* from the next start on: a trial that was passed is over."""
+        self.plan = plan
+        self._policy = RestartPolicy(plan.restart, random=self._around.random)
+
     async def stop(self) -> None:
         """End the process for good: SIGTERM, and SIGKILL at its cap or when all must hurry."""
         self._stopping.set()
@@ -153,6 +158,9 @@ class Keeper:
             finally:
                 ticket.give_back()
             if ended is None or self._stopping.is_set():
+                return
+            if self.plan.is_trial:
+                self._note_trials_end(ended)
                 return
             self._nudge.clear()
             delay_s = self._after(ended)
@@ -231,6 +239,12 @@ class Keeper:
         self._around.say(f"{self.title}: {what}: {ended.words}; restarting {again} …", Tone.WARNING)
         self._enter("waiting")
         return delay_s
+
+    def _note_trials_end(self, ended: Ended) -> None:
+        """Whoever tries it out tells of the end, with its last words: no user has asked it."""
+        last = f": {ended.exit.last_line}" if ended.exit.last_line else ""
+        self._last_exit = f"{ended.words}{last}"
+        self._enter("gave_up")
 
     def _refused(self, ended: Ended, delay_s: float | None) -> float | None:
         """Return what to do when the settings are the reason: they are the same next time."""

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from failsoft.engine.http.listen import base_url
-from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from failsoft.fallback.discovery import EngineFinder, RunningEngine, find_candidate
 from failsoft.run_state import ChildKind, accepted_settings, read_front
 from failsoft.serving.supervisor.backoff import RestartRules
 from failsoft.serving.supervisor.child import Launch
+from failsoft.serving.supervisor.moves.rules import MoveRules
 from failsoft.serving.supervisor.needs import EngineNeed
 from failsoft.serving.supervisor.watch import WatchRules
 
@@ -41,6 +42,7 @@ class Rules:
     """From the second signal to SIGKILL."""
     ops_niceness: int = 5
     """Pages and evals give way to users' calls, for good."""
+    moves: MoveRules = field(default_factory=MoveRules)
 
 
 class Commands(Protocol):
@@ -52,8 +54,13 @@ class Commands(Protocol):
     def ops(self, *, config: Path, fd: int) -> Sequence[str]:
         """Return that of pages and schedules: it serves on the inherited socket *fd*."""
 
-    def engine(self, *, config: Path, need: EngineNeed) -> Sequence[str]:
-        """Return an engine's: it publishes itself under its slot."""
+    def engine(
+        self, *, config: Path, need: EngineNeed, is_candidate: bool = False
+    ) -> Sequence[str]:
+        """Return an engine's: it publishes itself under its slot, or as a candidate for it."""
+
+    def check(self, *, config: Path, version: str) -> Sequence[str]:
+        """Return that of the check of a version's files: it prints what it found as JSON."""
 
 
 class OwnCommands:
@@ -75,13 +82,21 @@ class OwnCommands:
         """Return the ops process' command line."""
         return _failsoft("ops", "--config", str(config), "--fd", str(fd))
 
-    def engine(self, *, config: Path, need: EngineNeed) -> Sequence[str]:
+    def engine(
+        self, *, config: Path, need: EngineNeed, is_candidate: bool = False
+    ) -> Sequence[str]:
         """Return an engine's command line."""
         words = ["engine", "serve", "--version", need.version, "--config", str(config)]
         words += ["--slot", need.slot, "--port", "0", "--api-key-env", ENGINE_KEY_VARIABLE]
         if need.threads is not None:
             words += ["--threads", str(need.threads)]
-        return _failsoft(*words, "--gentle-load")
+        # Somebody waits for a candidate, often because what serves is bad: at low priority it
+        # gets a quarter of the cores beside an engine that is busy, else half.
+        return _failsoft(*words, "--candidate" if is_candidate else "--gentle-load")
+
+    def check(self, *, config: Path, version: str) -> Sequence[str]:
+        """Return the check's command line."""
+        return _failsoft("versions", "check", version, "--config", str(config), "--json")
 
 
 def _failsoft(*words: str) -> Sequence[str]:
@@ -106,6 +121,8 @@ class ChildPlan:
     """From SIGTERM to SIGKILL."""
     slot: str | None = None
     version: str | None = None
+    is_trial: bool = False
+    """Whether its first end is its last: it is not started again."""
 
 
 class Plans:
@@ -187,9 +204,33 @@ class Plans:
             name: What it is called, which is not its slot while it replaces another.
         """
         argv = self._commands.engine(config=self._config, need=need)
+        return self._engine_plan(need, name, argv, lambda: self._finder.find(need.slot))
 
+    def candidate(self, need: EngineNeed, name: str, *, config: Path) -> ChildPlan:
+        """Return the plan of an engine that is on trial for its slot.
+
+        Args:
+            need: What it runs.
+            name: What it is called meanwhile.
+            config: The settings it reads, in which its slot is pinned to its version.
+        """
+        argv = self._commands.engine(config=config, need=need, is_candidate=True)
+        plan = self._engine_plan(need, name, argv, lambda: find_candidate(self._home, need.slot))
+        return replace(plan, is_trial=True)
+
+    def check(self, version: str, *, config: Path) -> Sequence[str]:
+        """Return the command line that checks *version* of the settings in *config*."""
+        return self._commands.check(config=config, version=version)
+
+    def _engine_plan(
+        self,
+        need: EngineNeed,
+        name: str,
+        argv: Sequence[str],
+        find: Callable[[], RunningEngine | str],
+    ) -> ChildPlan:
         def health_url(pid: int) -> str | None:
-            engine = self._finder.find(need.slot)
+            engine = find()
             if not isinstance(engine, RunningEngine) or engine.pid != pid:
                 return None
             return f"{engine.url.removesuffix('/v1')}/health/ready"

@@ -1,6 +1,6 @@
 """Reads the settings again while everything runs: all of a file is taken, or nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from failsoft.config.schema import Checked
@@ -10,13 +10,22 @@ from failsoft.serving.supervisor.accepted import check_file, keep_copy, with_abs
 
 
 def read_again(
-    path: Path, *, before: Settings, home: Path, host: str, environ: Mapping[str, str]
+    path: Path,
+    *,
+    before: Settings,
+    effective: Callable[[Settings], Settings],
+    home: Path,
+    host: str,
+    environ: Mapping[str, str],
 ) -> Checked:
     """Return the settings as the file has them now, kept for the children; or its problems.
+
+    What is kept has the moved pins over the file's; what is returned has not.
 
     Args:
         path: The settings file.
         before: What runs now; stays when there is a problem.
+        effective: Puts the moved pins over the file's.
         home: failsoft's folder.
         host: Where the API listens.
         environ: Where secrets are. A running process cannot be given new ones.
@@ -28,7 +37,7 @@ def read_again(
         return Checked(None, [_store_problem(settings)])
     settings = with_absolute_paths(settings, base=path.absolute().parent)
     try:
-        keep_copy(settings, home=home)
+        keep_copy(effective(settings), home=home)
     except OSError as exc:
         where = f"room and rights for a copy in {home} ({exc})"
         return Checked(None, [ConfigError(key="FAILSOFT_HOME", value=str(home), allowed=where)])

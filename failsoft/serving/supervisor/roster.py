@@ -1,6 +1,7 @@
 """Which engines run: one for each slot, and beside it for a while the one that replaces it.
 
-Knows nothing of settings files. One event loop owns it.
+A slot whose pin is being moved is *held*: settings leave it alone, and who moves it says what
+sits there. Knows nothing of settings files. One event loop owns it.
 """
 
 import asyncio
@@ -39,6 +40,8 @@ class Seated(NamedTuple):
 class _Seat:
     current: Seated
     successor: Seated | None = None
+    trial: Keeper | None = None
+    is_held: bool = False
 
 
 class Roster:
@@ -48,7 +51,7 @@ class Roster:
         make: Returns a keeper that starts an engine under the given name.
         handover_s: Between a successor's being ready and its predecessor's stop: who had
             just looked the old one up still gets its answer.
-        on_change: Called when an engine has left.
+        on_change: Called when an engine has left or got another name.
     """
 
     def __init__(
@@ -68,18 +71,24 @@ class Roster:
     @property
     def keepers(self) -> list[Keeper]:
         """Every engine's, those that leave last."""
-        return [*(seated.keeper for seated in self._seated()), *self._leaving]
+        seated = (seated.keeper for seated in self._seated())
+        return list(dict.fromkeys([*seated, *self._leaving]))
 
     def follow(self, needs: Sequence[EngineNeed]) -> Change:
         """Bring the engines in line with *needs*; returns at once."""
         wanted = {need.slot: need for need in needs}
-        stopped = [slot for slot in self._seats if slot not in wanted]
+        held = [slot for slot, seat in self._seats.items() if seat.is_held]
+        stopped = [slot for slot in self._seats if slot not in wanted and slot not in held]
         for slot in stopped:
             self._vacate(self._seats.pop(slot), is_renamed=True)
         started = [slot for slot in wanted if slot not in self._seats]
         for slot in started:
             self._seats[slot] = _Seat(Seated(wanted[slot], self._make(wanted[slot], slot)))
-        replaced = [slot for slot in wanted if self._replace(self._seats[slot], wanted[slot])]
+        replaced = [
+            slot
+            for slot in wanted
+            if slot not in held and self._replace(self._seats[slot], wanted[slot])
+        ]
         return Change(tuple(started), tuple(replaced), tuple(stopped))
 
     def note_ready(self, keeper: Keeper) -> None:
@@ -90,6 +99,67 @@ class Roster:
                 before.keeper.name, keeper.name = f"{slot}.old", slot
                 self._see_off(before.keeper, after_s=self._handover_s)
                 return
+
+    # Moves.
+
+    def hold(self, slot: str) -> bool:
+        """Have settings leave *slot* alone until `release`; False when nothing can be moved there.
+
+        That is so where no engine sits, or another replaces it already.
+        """
+        seat = self._seats.get(slot)
+        if seat is None or seat.successor is not None:
+            return False
+        seat.is_held = True
+        return True
+
+    def release(self, slot: str) -> None:
+        """Have *slot* follow the settings again."""
+        if (seat := self._seats.get(slot)) is not None:
+            seat.is_held = False
+
+    def seated(self, slot: str) -> Seated | None:
+        """Return who sits at *slot*."""
+        seat = self._seats.get(slot)
+        return None if seat is None else seat.current
+
+    def try_out(self, slot: str, keeper: Keeper) -> None:
+        """Count *keeper* among the engines: it is on trial for the held *slot*."""
+        self._seats[slot].trial = keeper
+
+    async def end_trial(self, slot: str) -> None:
+        """Stop the engine that is on trial for *slot*, if there is one."""
+        seat = self._seats.get(slot)
+        if seat is not None and seat.trial is not None:
+            await seat.trial.stop()
+            seat.trial = None
+            self._on_change()
+
+    def install(self, slot: str, need: EngineNeed) -> Keeper:
+        """Have the engine on trial take the held *slot*'s seat; return the one that leaves."""
+        seat = self._seats[slot]
+        assert seat.trial is not None, "only what was tried out is installed"
+        before, seat.current, seat.trial = seat.current, Seated(need, seat.trial), None
+        before.keeper.name, seat.current.keeper.name = f"{slot}.old", slot
+        self._see_off(before.keeper, after_s=self._handover_s)
+        self._on_change()
+        return before.keeper
+
+    async def empty(self, slot: str) -> None:
+        """Stop the engine at the held *slot*; return once it has ended.
+
+        It is stopped also where nobody waits for that any more.
+        """
+        keeper = self._seats[slot].current.keeper
+        keeper.name = f"{slot}.old"
+        self._see_off(keeper)
+        await asyncio.wait({keeper.task})
+
+    def restart(self, slot: str) -> Keeper:
+        """Start anew what sat at the held *slot*, which was emptied; return its keeper."""
+        seat = self._seats[slot]
+        seat.current = Seated(seat.current.need, self._make(seat.current.need, slot))
+        return seat.current.keeper
 
     def retry(self) -> None:
         """Try again what was given up or waits."""
@@ -109,6 +179,8 @@ class Roster:
             yield seat.current
             if seat.successor is not None:
                 yield seat.successor
+            if seat.trial is not None:
+                yield Seated(seat.current.need, seat.trial)
 
     def _replace(self, seat: _Seat, need: EngineNeed) -> bool:
         """Have *seat* run *need*; return whether that takes another engine than it has now."""
@@ -133,8 +205,13 @@ class Roster:
         self._see_off(seat.current.keeper)
         if seat.successor is not None:
             self._see_off(seat.successor.keeper)
+        if seat.trial is not None:
+            self._see_off(seat.trial)
 
     def _see_off(self, keeper: Keeper, *, after_s: float = 0) -> None:
+        if keeper in self._leaving or keeper.task.done():
+            return
+
         async def leave() -> None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(after_s):

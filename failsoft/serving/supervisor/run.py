@@ -10,7 +10,7 @@ from failsoft.config.http import is_loopback
 from failsoft.config.settings import Settings
 from failsoft.engine.http.listen import bind
 from failsoft.errors import ConfigError
-from failsoft.serving.supervisor.accepted import keep_copy, with_absolute_paths
+from failsoft.serving.supervisor.accepted import with_absolute_paths
 from failsoft.serving.supervisor.instance import clean_up, sole_supervisor
 from failsoft.serving.supervisor.plan import Commands, Plans
 from failsoft.serving.supervisor.supervisor import Supervisor, SupervisorConfig
@@ -54,7 +54,6 @@ def supervise(
             for sock in (api, ops):  # from now on callers wait instead of being refused
                 sock.listen(_BACKLOG)
             settings = with_absolute_paths(settings, base=config.path.absolute().parent)
-            keep_copy(settings, home=config.home)
             plans = Plans(commands, home=config.home, rules=config.rules, api=api, ops=ops)
             supervisor = Supervisor(
                 config,

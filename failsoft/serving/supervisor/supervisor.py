@@ -8,29 +8,30 @@ import asyncio
 import os
 import random
 import signal
-import time
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from failsoft.config.settings import Settings
-from failsoft.run_state import (
-    Reload,
-    SupervisorState,
-    accepted_settings,
-    withdraw_supervisor,
-    write_supervisor,
-)
+from failsoft.fallback.discovery import EngineFinder
+from failsoft.run_state import accepted_settings, withdraw_supervisor
 from failsoft.serving.supervisor.child import CONFIG_EXIT, Child, Exit, Launch, start
+from failsoft.serving.supervisor.children_settings import ChildrenSettings
 from failsoft.serving.supervisor.events import EventLog
 from failsoft.serving.supervisor.gate import StartGate
 from failsoft.serving.supervisor.hangup import CHECK_S, Hangup
 from failsoft.serving.supervisor.keeper import Keeper, Surroundings
-from failsoft.serving.supervisor.needs import engines_needed
+from failsoft.serving.supervisor.moves.desk import PinDesk
+from failsoft.serving.supervisor.moves.mover import Mover
+from failsoft.serving.supervisor.moves.parts import MoveParts
+from failsoft.serving.supervisor.moves.standing import Standing
+from failsoft.serving.supervisor.moves.weights import Weights
 from failsoft.serving.supervisor.plan import ChildPlan, Plans, Rules
 from failsoft.serving.supervisor.reload import read_again
 from failsoft.serving.supervisor.roster import Roster
+from failsoft.serving.supervisor.state_file import StateFile
 from failsoft.serving.supervisor.terminal import Terminal, Tone
 from failsoft.serving.supervisor.text import Piece
 
@@ -59,7 +60,7 @@ class Supervisor:
 
     Args:
         config: Where things are.
-        settings: Accepted, and kept for the children.
+        settings: Accepted, paths absolute.
         plans: How each process is run.
         terminal: Where people read what happens.
         on_ready: Called once the first answer can come.
@@ -75,19 +76,25 @@ class Supervisor:
         on_ready: Callable[[], None],
     ) -> None:
         self._config = config
-        self._settings = settings
+        self._standing = Standing(settings)
         self._plans = plans
         self._terminal = terminal
         self._on_ready = on_ready
         self._is_announced = False
         self._exit_code: int | None = None
         self._bug: BaseException | None = None
-        self._started_at_ms = _now_ms()
-        self._last_reload: Reload | None = None
         self._hangup = Hangup()
         self._over, self._hurry = asyncio.Event(), asyncio.Event()
         self._lifeline = os.pipe()
-        self._changed: asyncio.Handle | None = None
+        self._state = StateFile(
+            config.home,
+            settings=config.path,
+            api_url=plans.api_url,
+            ops_url=plans.ops_url,
+            children=lambda: [keeper.state for keeper in self._keepers],
+            on_written=self._announce_once,
+            on_trouble=lambda text: terminal.say(text, Tone.WARNING),
+        )
         self._events = EventLog(
             settings.store,
             environ=config.environ,
@@ -102,12 +109,51 @@ class Supervisor:
             hurry=self._hurry,
             hurry_s=config.rules.hurry_s,
             random=random.random,
-            on_change=self._note_change,
+            on_change=self._state.note_change,
         )
         self._roster = Roster(
             lambda need, name: self._keep(plans.engine(need, name)),
             handover_s=config.rules.handover_s,
-            on_change=self._note_change,
+            on_change=self._state.note_change,
+        )
+
+        self._settings = ChildrenSettings(
+            self._standing,
+            roster=self._roster,
+            readers=lambda: (self._front, self._ops),
+            home=config.home,
+            num_cores=config.num_cores,
+            on_trouble=lambda text: terminal.say(text, Tone.BAD),
+        )
+        self._desk = PinDesk(
+            settings.store,
+            environ=config.environ,
+            on_moves=lambda moves: self._mover.on_moves(moves),
+            on_trouble=lambda text: terminal.say(text, Tone.WARNING),
+            poll_s=config.rules.moves.poll_s,
+        )
+        self._mover = Mover(self._move_parts(), is_local=settings.store.is_sqlite)
+
+    def _move_parts(self) -> MoveParts:
+        config = self._config
+        return MoveParts(
+            desk=self._desk,
+            standing=self._standing,
+            roster=self._roster,
+            plans=self._plans,
+            around=self._around,
+            rules=config.rules.moves,
+            finder=EngineFinder(config.home),
+            home=config.home,
+            num_cores=config.num_cores,
+            environ=config.environ,
+            lifeline_fd=self._lifeline[0],
+            keep_trial=self._keep_trial,
+            fingerprint=Weights(self._desk),
+            keep_settings=self._settings.keep,
+            tell_children=self._settings.tell,
+            apply=self._settings.apply,
+            owner=f"{socket.gethostname()}:{config.home}",
         )
 
     async def run(self) -> int:
@@ -115,27 +161,36 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in _STOP_SIGNALS:
             loop.add_signal_handler(number, self._on_stop, number)
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
-        self._front = self._keep(self._plans.front(), on_refused=self._end_refused)
-        self._ops = self._keep(self._plans.ops())
-        self._roster.follow(engines_needed(self._settings, num_cores=self._config.num_cores))
-        while not self._over.is_set():
-            self._hangup.look()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CHECK_S):
-                    await self._over.wait()
-        await self._front.stop()  # first, so that what it has open still finds its engines
-        await asyncio.gather(self._ops.stop(), self._roster.stop())
-        if self._changed is not None:
-            self._changed.cancel()
+        await self._mover.begin()
+        self._settings.keep()
+        if not self._over.is_set():
+            loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+            await self._live()
         await asyncio.to_thread(self._close)
         if self._bug is not None:
             raise self._bug
         return self._exit_code or 0
 
+    async def _live(self) -> None:
+        """Start everything, and end it once that is asked for."""
+        self._front = self._keep(self._plans.front(), on_refused=self._end_refused)
+        self._ops = self._keep(self._plans.ops())
+        self._settings.follow()
+        self._mover.go_on()
+        while not self._over.is_set():
+            self._hangup.look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S):
+                    await self._over.wait()
+        # The front first, so that what it has open still finds its engines.
+        await asyncio.gather(self._front.stop(), self._mover.stop())
+        await asyncio.gather(self._ops.stop(), self._roster.stop())
+        self._state.stop()
+
     def _close(self) -> None:
         """Let go of what may have to be waited for."""
         self._events.close()
+        self._desk.close()
         withdraw_supervisor(self._config.home, os.getpid())
         accepted_settings(self._config.home).unlink(missing_ok=True)
         for end in self._lifeline:
@@ -146,11 +201,23 @@ class Supervisor:
     def _keep(
         self, plan: ChildPlan, *, on_refused: Callable[[str], None] = lambda _: None
     ) -> Keeper:
-        keeper = Keeper(
-            plan, around=self._around, on_ready=self._roster.note_ready, on_refused=on_refused
-        )
+        keeper = Keeper(plan, around=self._around, on_ready=self._note_ready, on_refused=on_refused)
         keeper.task.add_done_callback(self._note_keepers_end)
         return keeper
+
+    def _keep_trial(self, plan: ChildPlan, *, on_ready: Callable[[Keeper], None]) -> Keeper:
+        keeper = Keeper(plan, around=self._around, on_ready=on_ready)
+        keeper.task.add_done_callback(self._note_keepers_end)
+        return keeper
+
+    def _note_ready(self, keeper: Keeper) -> None:
+        self._roster.note_ready(keeper)
+        if keeper.plan.slot is not None:
+            self._mover.note_engine(keeper.plan.slot)
+
+    @property
+    def _keepers(self) -> list[Keeper]:
+        return [self._front, self._ops, *self._roster.keepers]
 
     async def _start(self, launch: Launch, on_piece: Callable[[Piece], None]) -> Child | Exit:
         columns = None
@@ -185,31 +252,6 @@ class Supervisor:
         self._exit_code = CONFIG_EXIT
         self._over.set()
 
-    # What the rest of the machine may know.
-
-    def _note_change(self) -> None:
-        """Write the state once, however much changes in one turn of the loop."""
-        if self._changed is None:
-            self._changed = asyncio.get_running_loop().call_soon(self._write_state)
-
-    def _write_state(self) -> None:
-        self._changed = None
-        keepers = [self._front, self._ops, *self._roster.keepers]
-        state = SupervisorState(
-            pid=os.getpid(),
-            started_at_ms=self._started_at_ms,
-            settings=str(self._config.path),
-            api_url=self._plans.api_url,
-            ops_url=self._plans.ops_url,
-            children=tuple(keeper.state for keeper in keepers),
-            last_reload=self._last_reload,
-        )
-        try:
-            write_supervisor(self._config.home, state)
-        except OSError as exc:
-            self._terminal.say(f"cannot tell others what runs: {exc}", Tone.WARNING)
-        self._announce_once()  # after the state: who hears of it may look there next
-
     # Signals.
 
     def _on_stop(self, number: signal.Signals) -> None:
@@ -234,14 +276,13 @@ class Supervisor:
         """Take the settings file as it is now, or nothing of it."""
         settings, problems = read_again(
             self._config.path,
-            before=self._settings,
+            before=self._standing.file,
+            effective=self._standing.settings_for,
             home=self._config.home,
             host=self._config.host,
             environ=self._config.environ,
         )
-        error = "; ".join(map(str, problems)) or None
-        self._last_reload = Reload(at_ms=_now_ms(), error=error)
-        self._note_change()
+        self._state.note_reload("; ".join(map(str, problems)) or None)
         if settings is None:
             for problem in problems:
                 self._terminal.say(f"settings: {problem}", Tone.BAD)
@@ -249,15 +290,10 @@ class Supervisor:
             keys = ", ".join(problem.key for problem in problems)
             self._events.record("settings.refused", "settings", keys=keys)
             return
-        self._settings = settings
+        change = self._settings.take(settings)
         for keeper in (self._front, self._ops):
-            keeper.reload()
             keeper.retry()
-        change = self._roster.follow(engines_needed(settings, num_cores=self._config.num_cores))
         self._roster.retry()
         self._terminal.say(f"settings: read again; {change.words}", Tone.GOOD)
         self._events.record("settings.reloaded", "settings", engines=change.words)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+        self._mover.note_settings()

@@ -77,7 +77,7 @@ def make_state(engine: EnginePort, served: ServedModel | None = None, **config: 
         engine=engine,
         served=served,
         config=HttpConfig(**{"port": 0, **config}),
-        metrics=ServerMetrics(engine, served.name),
+        metrics=ServerMetrics(engine, served.name, version_digest=served.version_digest),
     )
 
 

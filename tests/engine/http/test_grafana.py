@@ -31,7 +31,7 @@ def samples() -> dict[str, set[str]]:
     """Every sample that the metrics of a busy engine show, and the labels it has."""
     events = Collector()
     with make_engine(step_s=0.01) as engine:
-        metrics = ServerMetrics(engine, "tiny")
+        metrics = ServerMetrics(engine, "tiny", version_digest="ab12" * 16)
         metrics.count_refused("host_not_allowed")
         for reason in FinishReason:
             request_id = reason.value

@@ -65,7 +65,7 @@ def test_a_caller_who_leaves_takes_its_upstream_call_along(
 
 def test_a_caller_who_leaves_is_in_the_ledger(shared: FrontProcess, server_a: FaultServer) -> None:
     """As cancelled, which says nothing against the endpoint."""
-    line = 'failsoft_calls_total{ladder="chat",outcome="cancelled"}'
+    line = 'failsoft_calls_total{ladder="chat",outcome="cancelled",version=""}'
     before = shared.metric(line) or 0
     server_a.plan(default=SLOW)
     connection = send(shared, stream=True)

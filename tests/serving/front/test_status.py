@@ -103,15 +103,15 @@ def test_an_open_breaker_makes_the_front_not_ready_until_a_probe_is_due(tmp_path
 def test_calls_attempts_and_hits_are_counted(
     shared: FrontProcess, server_a: FaultServer, server_b: FaultServer
 ) -> None:
-    """By ladder, rung and outcome, from the records that go to the store."""
+    """By ladder, rung, outcome and version, from the records that go to the store."""
     lines = [
-        'failsoft_replies_total{ladder="chat",rung="b"}',
-        'failsoft_replies_total{ladder="chat",rung="cache"}',
-        'failsoft_attempts_total{ladder="chat",outcome="http_status",rung="a"}',
-        'failsoft_attempts_total{ladder="chat",outcome="ok",rung="b"}',
-        'failsoft_reply_cache_hits_total{freshness="fresh",ladder="chat"}',
-        'failsoft_call_duration_seconds_count{ladder="chat"}',
-        'failsoft_time_to_first_token_seconds_count{ladder="chat"}',
+        'failsoft_replies_total{ladder="chat",rung="b",version="dddddddddddd"}',
+        'failsoft_replies_total{ladder="chat",rung="cache",version="dddddddddddd"}',
+        'failsoft_attempts_total{ladder="chat",outcome="http_status",rung="a",version=""}',
+        'failsoft_attempts_total{ladder="chat",outcome="ok",rung="b",version="dddddddddddd"}',
+        'failsoft_reply_cache_hits_total{freshness="fresh",ladder="chat",version="dddddddddddd"}',
+        'failsoft_call_duration_seconds_count{ladder="chat",version="dddddddddddd"}',
+        'failsoft_time_to_first_token_seconds_count{ladder="chat",version="dddddddddddd"}',
         'failsoft_requests_refused_total{reason="model_not_found"}',
     ]
     before = [shared.metric(line) or 0 for line in lines]
@@ -120,6 +120,7 @@ def test_calls_attempts_and_hits_are_counted(
         "stream": True,
     }
     server_a.plan(default={"do": "status", "status": 500})
+    server_b.plan(default={"do": "ok", "version": "d" * 64})
     shared.post(**body)
     server_b.plan(default={"do": "status", "status": 500})
     shared.post(**body)

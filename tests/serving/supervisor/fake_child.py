@@ -1,15 +1,19 @@
 """Run as a program: an engine, a front or an ops process without a model, a ladder or pages.
 
 ``python fake_child.py JSON``. Publishes itself and serves health like the real one, writes
-what happens to it to ``<folder>/log``, and does what the JSON says.
+what happens to it to ``<folder>/log``, and does what the JSON says. An engine also says which
+version it runs and answers chats; a file ``<folder>/VERSION.stall`` that names a state of a
+move holds it up there, one ``<folder>/VERSION.fault`` spoils its answers.
 """
 
+import hashlib
 import json
 import os
 import signal
 import socket
 import sys
 import time
+import tomllib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,19 @@ from failsoft.config.home import home_folder
 from failsoft.fallback.discovery import RunningEngine, publish_engine, withdraw_engine
 from failsoft.run_state import FrontState, withdraw_front, write_front
 from failsoft.serving.lifeline import watch
+
+
+def digest_of(config: Path, version: str) -> str:
+    """Stand in for a manifest's digest: it follows what the settings mean by a name."""
+    table = tomllib.loads(config.read_text())["versions"][version]
+    return hashlib.sha256(table["source"].encode()).hexdigest()
+
+
+def stall(folder: Path, version: str, state: str) -> None:
+    """Wait while ``<folder>/VERSION.stall`` names *state*."""
+    path = folder / f"{version}.stall"
+    while path.exists() and path.read_text() == state:
+        time.sleep(0.02)
 
 
 class FakeChild:
@@ -29,11 +46,24 @@ class FakeChild:
         self.folder = Path(asked["folder"])
         self.home = home_folder(os.environ)
         self.engine: RunningEngine | None = None
+        self.digest = ""
+        if asked["kind"] == "engine":
+            self.digest = digest_of(Path(asked["config"]), str(asked["version"]))
 
     def log(self, what: str) -> None:
         """Append a line to the log that all of them share."""
         with (self.folder / "log").open("a") as file:
             file.write(f"{self.name} {what}\n")
+
+    def stall(self, state: str) -> None:
+        """Wait while a move of this version is to be held up in *state*."""
+        stall(self.folder, str(self.asked.get("version")), state)
+
+    @property
+    def fault(self) -> str:
+        """How this version's answers are to be spoilt; empty where they are not."""
+        path = self.folder / f"{self.asked.get('version')}.fault"
+        return path.read_text() if path.exists() else ""
 
     def run(self) -> None:
         """Start, serve, and end by a signal."""
@@ -46,6 +76,7 @@ class FakeChild:
         if "exits" in self.asked:
             sys.exit(self.asked["exits"])
         time.sleep(self.asked.get("start_s", 0))
+        self.stall("starting")
         server = self.make_server()
         self.publish(f"http://127.0.0.1:{server.server_address[1]}")
         self.log("ready")
@@ -62,7 +93,25 @@ class FakeChild:
                 self.send_response(503 if health.exists() else 200)
                 self.send_header("x-pid", str(os.getpid()))
                 self.end_headers()
+                if self.path == "/v1/models":
+                    child.stall("proving")
+                    told = "0" * 64 if child.fault == "models" else child.digest
+                    self.wfile.write(json.dumps({"data": [{"version_digest": told}]}).encode())
+                    return
                 self.wfile.write(health.read_bytes() if health.exists() else b"{}")
+
+            def do_POST(self) -> None:
+                """Answer a chat."""
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                child.stall("warming" if body["max_tokens"] < 16 else "smoking")
+                text = " " if child.fault == "empty" else "Hello."
+                message = {"role": "assistant", "content": text}
+                reply = {"choices": [{"message": message, "finish_reason": "stop"}]}
+                self.send_response(200)
+                told = "0" * 64 if child.fault == "header" else child.digest
+                self.send_header("x-failsoft-version", told)
+                self.end_headers()
+                self.wfile.write(json.dumps(reply).encode())
 
             def log_message(self, *args: object) -> None:
                 """Say nothing."""
@@ -84,12 +133,16 @@ class FakeChild:
                 pid=os.getpid(),
                 version=self.asked["version"],
                 token=os.environ["FAILSOFT_ENGINE_KEY"],
+                version_digest=self.digest,
             )
-            publish_engine(self.home, self.engine)
+            publish_engine(
+                self.home, self.engine, is_candidate=self.asked.get("is_candidate", False)
+            )
 
     def stop(self) -> None:
         """End as one that has drained."""
         self.log("term")
+        self.stall("draining")
         if self.asked.get("ignores_term"):
             return
         time.sleep(self.asked.get("drain_s", 0))

@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from failsoft.cli.main import main
+from failsoft.fallback.discovery import RunningEngine
+from failsoft.fallback.fingerprint.records import Comparison, FingerprintProof, Reported
 from failsoft.serving.supervisor import plan
 from failsoft.serving.supervisor.backoff import RestartRules
+from failsoft.serving.supervisor.moves import weights
+from failsoft.serving.supervisor.moves.rules import MoveRules
 from failsoft.serving.supervisor.needs import EngineNeed
 from failsoft.serving.supervisor.watch import WatchRules
 
 _CHILD = Path(__file__).with_name("fake_child.py")
+_CHECK = Path(__file__).with_name("fake_check.py")
 _OWN = plan.OwnCommands()
 
 
@@ -34,18 +39,44 @@ class FakeCommands:
     def ops(self, *, config: Path, fd: int) -> Sequence[str]:
         return self._line("ops", "ops", config=str(config), fd=fd)
 
-    def engine(self, *, config: Path, need: EngineNeed) -> Sequence[str]:
+    def engine(
+        self, *, config: Path, need: EngineNeed, is_candidate: bool = False
+    ) -> Sequence[str]:
         special = self.children.get(need.version, {})
         if special.get("is_command"):  # the real command line over the fake engine
-            _, _, _, *words = _OWN.engine(config=config, need=need)
-            return sys.executable, "-m", "tests.cli.fake_command", *words
+            own = _OWN.engine(config=config, need=need, is_candidate=is_candidate)
+            return sys.executable, "-m", "tests.cli.fake_command", *own[3:]
         return self._line(
-            need.slot, "engine", version=need.version, threads=need.threads, **special
+            need.slot,
+            "engine",
+            version=need.version,
+            threads=need.threads,
+            config=str(config),
+            is_candidate=is_candidate,
+            **special,
         )
+
+    def check(self, *, config: Path, version: str) -> Sequence[str]:
+        special = self.children.get(f"check {version}", {})
+        asked = {"folder": self.folder, "config": str(config), "version": version, **special}
+        return sys.executable, str(_CHECK), json.dumps(asked)
 
     def _line(self, name: str, kind: str, **asked: Any) -> Sequence[str]:
         asked = {"name": name, "kind": kind, "folder": self.folder, **asked}
         return sys.executable, str(_CHILD), json.dumps({**asked, **self.children.get(name, {})})
+
+    def check_weights(self, engine: RunningEngine, digest: str, _store: object) -> FingerprintProof:
+        """Stand in for the comparison of weights; a fault of the version named weights fails it."""
+        fault = Path(self.folder) / f"{engine.version}.fault"
+        is_changed = fault.exists() and fault.read_text() == "weights"
+        return FingerprintProof(
+            subject=digest,
+            is_new_reference=False,
+            comparison=Comparison(is_changed=is_changed, why="mean 9, limit 1"),
+            reported=Reported(model=None, system_fingerprint=None, version_digest=digest),
+            num_takings=1,
+            took_s=0.0,
+        )
 
 
 if __name__ == "__main__":
@@ -54,7 +85,9 @@ if __name__ == "__main__":
     rules = plan.Rules(
         restart=RestartRules(**told["restart"]),
         watch=WatchRules(**told["watch"]),
+        moves=MoveRules(**told["moves"]),
         **told["rules"],
     )
+    weights.__dict__["check_weights"] = commands.check_weights
     plan.__dict__.update(OwnCommands=lambda **_: commands, Rules=lambda: rules)
     main()

@@ -46,6 +46,7 @@ WATCH = {"every_s": 0.05, "hang_s": 60.0}
 SHORT = {"timeout_s": 0.3, "hang_s": 1.0}
 """For tests of what hangs; on a busy machine others may seem to hang by them too."""
 RULES = {"patience_s": 0.2, "handover_s": 0.05, "hurry_s": 0.3, "ops_niceness": 3}
+MOVES = {"poll_s": 0.05, "retry_s": 0.05}
 
 
 class Up:
@@ -95,7 +96,7 @@ class Up:
 
         self.wait_for(is_back)
 
-    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Poll; fail with what was said."""
         end = time.monotonic() + timeout_s
         while not condition():
@@ -159,6 +160,7 @@ def running_up(
     restart: dict[str, Any] | None = None,
     watch: dict[str, Any] | None = None,
     rules: dict[str, Any] | None = None,
+    moves: dict[str, Any] | None = None,
     terminal: int | None = None,
 ) -> Iterator[Up]:
     """Yield a running supervisor; whatever it leaves behind is killed.
@@ -172,6 +174,7 @@ def running_up(
         "restart": {**RESTART, **(restart or {})},
         "watch": {**WATCH, **(watch or {})},
         "rules": {**RULES, **(rules or {})},
+        "moves": {**MOVES, **(moves or {})},
     }
     with start_up(folder, told, terminal) as popen:
         up = Up(popen, folder)

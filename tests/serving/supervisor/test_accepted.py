@@ -97,7 +97,12 @@ def reload(folder: Path, text: str) -> tuple[bool, list[str], bool]:
     keep_copy(before, home=home)
     old = accepted_settings(home).read_text()
     settings, problems = read_again(
-        write(folder, text), before=before, home=home, host="127.0.0.1", environ={}
+        write(folder, text),
+        before=before,
+        effective=lambda settings: settings,
+        home=home,
+        host="127.0.0.1",
+        environ={},
     )
     is_changed = accepted_settings(home).read_text() != old
     return settings is not None, [problem.key for problem in problems], is_changed
@@ -131,7 +136,12 @@ def test_a_folder_that_cannot_be_written_refuses_the_reload(tmp_path: Path) -> N
     (tmp_path / "home").write_text("no folder")
 
     settings, problems = read_again(
-        write(tmp_path, GOOD), before=before, home=tmp_path / "home", host="::1", environ={}
+        write(tmp_path, GOOD),
+        before=before,
+        effective=lambda settings: settings,
+        home=tmp_path / "home",
+        host="::1",
+        environ={},
     )
 
     assert settings is None

@@ -1,0 +1,138 @@
+"""Asks for a move as `failsoft pin set` and `failsoft rollback` do, once nothing speaks against it.
+
+What can be seen here is refused at once; `failsoft up` looks at all of it again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from failsoft.cli.pin_follow import follow_to_end, tell_end, tell_start
+from failsoft.cli.pin_place import PinPlace, find_place, operator
+from failsoft.cli.pin_targets import check_slot, check_why
+from failsoft.errors import PinError
+from failsoft.fallback.pins.evidence import judge_evidence
+from failsoft.fallback.pins.history import was_confirmed
+from failsoft.fallback.pins.pinned import is_same_version, pinned_version
+from failsoft.fallback.pins.words import version_words
+from failsoft.pin_records import MoveAsk, MoveKind, PinMove, PinnedVersion, Swap
+
+if TYPE_CHECKING:
+    from failsoft.store.store import Store
+
+Choose = Callable[[PinPlace, Sequence[PinMove], PinnedVersion | None], PinnedVersion]
+"""Picks the target: out of the settings, or the slot's history and what is pinned now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveWish:
+    """What an operator asks, before it is known what it stands for."""
+
+    slot: str
+    kind: MoveKind
+    who: str | None
+    """None takes who runs the command."""
+    why: str
+    swap: Swap
+    accept_unproven: bool
+
+
+def move_pin(wish: MoveWish, choose: Choose, *, waits: bool) -> None:
+    """Ask for the move, and follow it to its end if *waits*.
+
+    Raises:
+        PinError: It is refused, or was not confirmed.
+        PinConflictError: Another one of the slot is under way.
+        ConfigError: No reason is given, or it names what does not exist.
+    """
+    why, place = check_why(wish.why), find_place(None)
+    check_slot(wish.slot, place)
+    place.require_supervisor(wish.slot)
+    if place.trouble is not None:
+        typer.echo(f"warning: {place.trouble}; going by what runs", err=True)
+    with place.open_store() as store:
+        moves = store.pins.history(wish.slot)
+        now = _pinned_now(wish.slot, store, place)
+        target = choose(place, moves, now)
+        if now is not None and is_same_version(now, target):
+            _refuse_second(wish.slot, store)
+            typer.echo(f"pin {wish.slot} is at {version_words(now)} already; nothing to move")
+            return
+        _check_evidence(store, wish, target, now, moves)
+        move = store.pins.ask(
+            MoveAsk(
+                slot=wish.slot,
+                kind=wish.kind,
+                to=target,
+                who=wish.who or operator(),
+                why=why,
+                swap=wish.swap,
+                accept_unproven=wish.accept_unproven,
+            )
+        )
+        tell_start(move)
+        if waits:
+            tell_end(follow_to_end(store, move, home=place.home))
+        else:
+            typer.echo(f"asked; see it with `failsoft pin show {wish.slot}`")
+
+
+def _pinned_now(slot: str, store: "Store", place: PinPlace) -> PinnedVersion | None:
+    pin = store.pins.pins().get(slot)
+    if pin is not None:
+        return pin.version
+    name = place.settings.pins.get(slot)
+    return None if name is None else pinned_version(name, place.settings.versions)
+
+
+def _refuse_second(slot: str, store: "Store") -> None:
+    """Refuse while a move is under way: what is pinned now is about to change.
+
+    Raises:
+        PinError: One is.
+    """
+    move = store.pins.open_move(slot)
+    if move is not None and not move.state.is_switched:
+        raise PinError(
+            f"pin {slot}: {move.who} is moving it to {move.to.name} (it is {move.state.value}); "
+            f"to stay with what is pinned, take that back: `failsoft pin abort {slot}`",
+            slot=slot,
+        )
+
+
+def _check_evidence(
+    store: "Store",
+    wish: MoveWish,
+    target: PinnedVersion,
+    now: PinnedVersion | None,
+    moves: Sequence[PinMove],
+) -> None:
+    """Refuse a target that nothing speaks for, where its digest is known here.
+
+    Raises:
+        PinError: It has not shown that it may take the slot.
+    """
+    known = target if target.digest is not None else _seen_before(target, moves)
+    if known is None or known.digest is None:
+        return  # only its files tell; `failsoft up` reads them
+    pinned = None if now is None else now.digest
+    evidence = judge_evidence(
+        kind=wish.kind,
+        target=store.eval_scores.newest(known.digest),
+        pinned={} if pinned is None else store.eval_scores.newest(pinned),
+        was_confirmed=was_confirmed(moves, known),
+        accept_unproven=wish.accept_unproven,
+    )
+    if not evidence.is_enough:
+        raise PinError(
+            f"pin {wish.slot}: {version_words(known)} is unproven: {evidence.words}; to take it "
+            "all the same: --accept-unproven, which the history keeps",
+            slot=wish.slot,
+        )
+
+
+def _seen_before(target: PinnedVersion, moves: Sequence[PinMove]) -> PinnedVersion | None:
+    """Return *target* as the last move to it had it, which may have failed: with its digest."""
+    return next((move.to for move in moves if is_same_version(move.to, target)), None)

@@ -1,0 +1,130 @@
+"""Where the pins are that a command is about: the home, its settings, its store.
+
+The store is that of the `failsoft up` which runs here, whatever the file was edited to since.
+"""
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from failsoft.config.home import home_folder
+from failsoft.config.schema import check_settings, load_settings, settings_file
+from failsoft.config.settings import Settings, StoreConfig
+from failsoft.errors import PinError
+from failsoft.run_state import SupervisorState, accepted_settings, read_supervisor
+
+if TYPE_CHECKING:
+    from failsoft.store.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinPlace:
+    """One home and what its settings say."""
+
+    home: Path
+    path: Path
+    """The settings file."""
+    settings: Settings
+    """What the file says, paths absolute."""
+    trouble: str | None
+    """Why the file cannot be read, so that *settings* is what runs; None where it can."""
+    running: Settings | None
+    """What `failsoft up` runs by; None where none runs."""
+    supervisor: SupervisorState | None
+
+    @property
+    def store_config(self) -> StoreConfig:
+        """Where the pins are kept."""
+        return (self.running or self.settings).store
+
+    def used_slots(self) -> list[str]:
+        """Return the slots that engines serve."""
+        from failsoft.serving.supervisor.needs import engines_needed
+
+        needs = engines_needed(self.running or self.settings, num_cores=1)
+        return [need.slot for need in needs]
+
+    def require_supervisor(self, slot: str) -> SupervisorState:
+        """Return what carries moves out.
+
+        Raises:
+            PinError: None runs here.
+        """
+        if self.supervisor is None:
+            raise PinError(
+                f"no `failsoft up` runs on {self.home}, so nothing can move pin {slot}: start it, "
+                "then ask again",
+                slot=slot,
+            )
+        return self.supervisor
+
+    @contextmanager
+    def open_store(self) -> Iterator["Store"]:
+        """Yield the open store.
+
+        Raises:
+            StoreError: It cannot be opened.
+            ConfigError: Its password's variable is not set.
+        """
+        from failsoft.store.store import Store
+
+        with Store(self.store_config, environ=os.environ) as store:
+            yield store
+
+
+def find_place(config: Path | None) -> PinPlace:
+    """Return where a command's pins are.
+
+    A file that was not named may be broken while its `failsoft up` runs on: whoever rolls back
+    must not have to mend it first.
+
+    Args:
+        config: The settings file that was named; None takes that of what runs here, else the
+            one that `failsoft up` would take.
+
+    Raises:
+        ConfigError: The file cannot be read, and nothing runs by it or it was named.
+    """
+    home = home_folder(os.environ)
+    supervisor = read_supervisor(home)
+    running = _accepted(home) if supervisor is not None else None
+    path = config or (Path(supervisor.settings) if supervisor is not None else settings_file(None))
+    settings, problems = check_settings(path)
+    trouble = None
+    if settings is None:
+        if config is not None or running is None:
+            raise problems[0]
+        settings, trouble = running, str(problems[0])
+    return PinPlace(
+        home=home,
+        path=path,
+        settings=_absolute(settings, path),
+        trouble=trouble,
+        running=running,
+        supervisor=supervisor,
+    )
+
+
+def _accepted(home: Path) -> Settings | None:
+    path = accepted_settings(home)
+    return load_settings(path) if path.exists() else None
+
+
+def _absolute(settings: Settings, path: Path) -> Settings:
+    from failsoft.serving.supervisor.accepted import with_absolute_paths
+
+    return with_absolute_paths(settings, base=path.absolute().parent)
+
+
+def operator() -> str:
+    """Return who runs this command, as the history names it."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # no name for this user id
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

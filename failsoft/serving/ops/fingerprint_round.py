@@ -1,0 +1,184 @@
+"""One look at every endpoint's fingerprint: what is said, and what becomes an event.
+
+One endpoint after the other, so that never more than one is asked. An endpoint that is down,
+or too busy to answer in time, is no change. Stamps are UTC epoch milliseconds.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from failsoft.call_records import EventRecord
+from failsoft.config.settings import Settings
+from failsoft.errors import FingerprintError
+from failsoft.fallback.discovery import EngineFinder
+from failsoft.fallback.fingerprint.check import check, renew_reference
+from failsoft.fallback.fingerprint.records import FingerprintProof
+from failsoft.fingerprint_status import (
+    FingerprintStanding,
+    Verdict,
+    read_fingerprints,
+    write_fingerprints,
+)
+from failsoft.serving.ops.watched import Unseen, Watched, watch
+from failsoft.store import Store
+
+CHANGED = "fingerprint.changed"
+UNCLEAR = "fingerprint.unclear"
+_EVENTS: Mapping[Verdict, str] = {"changed": CHANGED, "unclear": UNCLEAR}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What one check came to."""
+
+    verdict: Verdict
+    why: str
+    took_s: float | None = None
+    mean: float | None = None
+    mean_limit: float | None = None
+
+
+class FingerprintRound:
+    """Looks at all endpoints of one settings file.
+
+    Args:
+        settings: The endpoints.
+        home: failsoft's folder.
+        environ: Where API keys are.
+        clock: UTC epoch seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        home: Path,
+        environ: Mapping[str, str],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._home = home
+        self._environ = environ
+        self._clock = clock
+        self._finder = EngineFinder(home)
+
+    async def run(self, store: Store) -> dict[str, FingerprintStanding]:
+        """Check every endpoint once; record events, publish and return where each stands.
+
+        Raises:
+            StoreError: The store cannot be read or written.
+        """
+        before = read_fingerprints(self._home)
+        standings: dict[str, FingerprintStanding] = {}
+        for one in watch(self._settings, self._finder, self._environ):
+            standing = await self._look(one, before.get(one.endpoint), store)
+            standings[one.endpoint] = standing
+            write_fingerprints(self._home, {**before, **standings})
+        write_fingerprints(self._home, standings)
+        return standings
+
+    async def _look(
+        self, one: Watched | Unseen, before: FingerprintStanding | None, store: Store
+    ) -> FingerprintStanding:
+        if isinstance(one, Unseen):
+            return self._unseen(one.endpoint, one.why, before)
+        try:
+            proof = await check(
+                one.asked, subject=one.subject, digest=one.digest, store=store.fingerprints
+            )
+            found = _found(proof)
+        except FingerprintError as exc:
+            if exc.is_down:
+                return self._unseen(one.endpoint, str(exc), before)
+            found = _Found(verdict="unclear", why=str(exc))
+        is_news = before is None or (before.verdict, before.subject) != (found.verdict, one.subject)
+        standing = self._standing(one, found, before if not is_news else None)
+        if is_news and found.verdict in _EVENTS:
+            self._record(standing, store)
+        if found.verdict == "changed" and one.digest is None:
+            await self._follow(one, store)
+        return standing
+
+    async def _follow(self, one: Watched, store: Store) -> None:
+        """Take what an endpoint elsewhere is now as what it is compared with from now on.
+
+        A version of ours keeps its reference: its digest says what it must be.
+        """
+        try:
+            await renew_reference(one.asked, subject=one.subject, store=store.fingerprints)
+        except FingerprintError:
+            return  # it stays changed, which is told already; the next round tries again
+
+    def _standing(
+        self, one: Watched, found: _Found, before: FingerprintStanding | None
+    ) -> FingerprintStanding:
+        now_ms = self._now_ms()
+        return FingerprintStanding(
+            endpoint=one.endpoint,
+            subject=one.subject,
+            verdict=found.verdict,
+            why=found.why,
+            verdict_at_ms=now_ms,
+            since_ms=now_ms if before is None else before.since_ms,
+            trouble=None,
+            checked_at_ms=now_ms,
+            took_s=found.took_s,
+            mean=found.mean,
+            mean_limit=found.mean_limit,
+        )
+
+    def _unseen(
+        self, endpoint: str, why: str, before: FingerprintStanding | None
+    ) -> FingerprintStanding:
+        now_ms = self._now_ms()
+        if before is not None:
+            return replace(before, trouble=why, checked_at_ms=now_ms)
+        return FingerprintStanding(
+            endpoint=endpoint,
+            subject=None,
+            verdict=None,
+            why=None,
+            verdict_at_ms=None,
+            since_ms=None,
+            trouble=why,
+            checked_at_ms=now_ms,
+        )
+
+    def _record(self, standing: FingerprintStanding, store: Store) -> None:
+        assert standing.verdict is not None
+        detail = {
+            "subject": standing.subject,
+            "why": standing.why,
+            "mean": standing.mean,
+            "mean_limit": standing.mean_limit,
+        }
+        store.recorder.record_event(
+            EventRecord(
+                kind=_EVENTS[standing.verdict],
+                at_ms=standing.checked_at_ms,
+                subject=standing.endpoint,
+                detail_json=json.dumps(detail),
+            )
+        )
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+
+def _found(proof: FingerprintProof) -> _Found:
+    comparison = proof.comparison
+    if comparison is None:
+        return _Found(
+            verdict="new", why="the first look at it: its reference is kept", took_s=proof.took_s
+        )
+    verdicts: dict[bool | None, Verdict] = {True: "changed", False: "same", None: "unclear"}
+    return _Found(
+        verdict=verdicts[comparison.is_changed],
+        why=comparison.why,
+        took_s=proof.took_s,
+        mean=comparison.mean,
+        mean_limit=None if comparison.noise is None else comparison.noise.mean_limit,
+    )

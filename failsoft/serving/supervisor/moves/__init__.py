@@ -1,0 +1,1 @@
+"""Moves of pins, carried out: one engine takes the place of another, or nothing changes."""

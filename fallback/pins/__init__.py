@@ -1,0 +1,1 @@
+"""Which version each slot runs, and how that came about."""

@@ -1,0 +1,155 @@
+"""What the moves of a slot amount to: where a rollback goes, what is proven, what differs. Pure.
+
+The history of a slot is a stack of the versions that held it: a move pushes its target, a
+rollback pops down to its own. Moves that were not confirmed changed nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from failsoft.config.settings import Settings
+from failsoft.fallback.pins.pinned import is_same_version, pinned_version
+from failsoft.pin_records import MoveKind, MoveState, Pin, PinMove, PinnedVersion
+
+_GOES_BACK = frozenset({MoveKind.ROLLBACK, MoveKind.AUTOMATIC})
+
+
+def version_stack(moves: Iterable[PinMove]) -> list[PinnedVersion]:
+    """Return the versions that held a slot and that a rollback may reach, the holder last.
+
+    Args:
+        moves: Of one slot, in any order.
+    """
+    stack: list[PinnedVersion] = []
+    for move in _confirmed(moves):
+        if move.left is not None:
+            _see_top(stack, move.left)
+        if stack and is_same_version(stack[-1], move.to):
+            # Such as a new price: no other version, and its digest is known already.
+            stack[-1] = replace(move.to, digest=move.to.digest or stack[-1].digest)
+            continue
+        if move.kind in _GOES_BACK and (at := _index(stack, move.to)) is not None:
+            del stack[at:]
+        stack.append(move.to)
+    return stack
+
+
+def rollback_target(moves: Iterable[PinMove]) -> PinnedVersion | None:
+    """Return what a rollback that names no version goes to; None when nothing was there before.
+
+    Args:
+        moves: Of one slot, in any order.
+    """
+    stack = version_stack(moves)
+    return stack[-2] if len(stack) > 1 else None
+
+
+def held_versions(moves: Iterable[PinMove]) -> list[PinnedVersion]:
+    """Return each version that ever held a slot once, the one that came last first.
+
+    Args:
+        moves: Of one slot, in any order.
+    """
+    held: list[PinnedVersion] = []
+    for move in reversed(_confirmed(moves)):
+        for version in (move.to, move.left):
+            if version is None:
+                continue
+            known = _index(held, version)
+            if known is None:
+                held.append(version)
+            elif held[known].digest is None:
+                held[known] = version
+    return held
+
+
+def was_confirmed(moves: Iterable[PinMove], version: PinnedVersion) -> bool:
+    """Return whether the very *version* held a slot before, by its digest.
+
+    What a confirmed move left counts too: the settings' first pin has no move that proved it,
+    but only an engine that ran has told its digest.
+
+    Args:
+        moves: Of one slot, in any order.
+        version: A digest that is not known was never confirmed.
+    """
+    if version.digest is None:
+        return False
+    return any(held.digest == version.digest for held in held_versions(moves))
+
+
+def pin_differences(
+    settings: Settings,
+    pins: Mapping[str, Pin],
+    moves: Mapping[str, PinMove] | None = None,
+) -> list[str]:
+    """Return one line for each slot that a move has pinned to something else than the file.
+
+    Each names both ways to end it.
+
+    Args:
+        settings: What the file says, paths absolute.
+        pins: What the store says, by slot.
+        moves: The moves that put the pins there, by id; those that lack are not named.
+    """
+    return list(_differences(settings, pins, moves or {}))
+
+
+def _differences(
+    settings: Settings, pins: Mapping[str, Pin], moves: Mapping[str, PinMove]
+) -> Iterator[str]:
+    for slot, name in settings.pins.items():
+        pin = pins.get(slot)
+        if pin is None or not pin.is_moved:
+            continue
+        said = pinned_version(name, settings.versions)
+        if said is None or is_same_version(pin.version, said):
+            continue
+        if said.name != pin.version.name:
+            what = f"{pin.version.name} is pinned, the settings file says {name}"
+        else:
+            what = f"{name} is pinned as it was then, the settings file now means another by it"
+        move = moves.get(pin.move_id)
+        yield (
+            f"pin {slot}: {what} (since {stamp(pin.since_ms)}{_by(move)}); to keep it: `failsoft "
+            f"pin write`, to go by the file: `failsoft pin set {slot} {name} --why TEXT`"
+        )
+
+
+def moves_behind(pins: Mapping[str, Pin], history: Sequence[PinMove]) -> dict[str, PinMove]:
+    """Return those of *history* that put *pins* where they are, by their ids."""
+    wanted = {pin.move_id for pin in pins.values()}
+    return {move.move_id: move for move in history if move.move_id in wanted}
+
+
+def stamp(at_ms: int) -> str:
+    """Return a moment for people, in UTC.
+
+    >>> stamp(0)
+    '1970-01-01 00:00:00 UTC'
+    """
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S UTC}"
+
+
+def _by(move: PinMove | None) -> str:
+    return "" if move is None else f", by {move.who}: {move.why}"
+
+
+def _confirmed(moves: Iterable[PinMove]) -> list[PinMove]:
+    done = (move for move in moves if move.state is MoveState.CONFIRMED)
+    return sorted(done, key=lambda move: move.move_id)
+
+
+def _see_top(stack: list[PinnedVersion], left: PinnedVersion) -> None:
+    """Take in what *left* tells of the version on top: its digest was learnt while it ran."""
+    if not stack:
+        stack.append(left)
+    elif stack[-1].digest is None and is_same_version(stack[-1], left):
+        stack[-1] = left
+
+
+def _index(versions: Sequence[PinnedVersion], version: PinnedVersion) -> int | None:
+    """Return where *version* stands last; None when it does not."""
+    places = [at for at, known in enumerate(versions) if is_same_version(known, version)]
+    return places[-1] if places else None

@@ -1,0 +1,426 @@
+"""``failsoft pin`` and ``failsoft rollback`` as an operator runs them, beside a stand-in."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from failsoft.cli import main as root
+from failsoft.cli.pin_follow import GONE_S, UNTAKEN_S, Follower
+from failsoft.errors import PinError
+from failsoft.pin_records import EvalScore, MoveKind, MoveState, PinMove
+from tests.cli.pin_home import PinHome, confirm, fail, wait_for_abort
+from tests.fallback.fake_time import FakeTime
+from tests.fallback.pins.moves import DIGESTS, ask_for, carry_out, version_of, walk
+
+WHY = ("--why", "callers complain")
+
+
+class Done(NamedTuple):
+    """What a command did."""
+
+    code: object
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[PinHome]:
+    """A home whose slot primary runs v1 by the settings file."""
+    home = PinHome(tmp_path)
+    yield home
+    home.store.close()
+
+
+@pytest.fixture
+def run(home: PinHome, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in the home's folder."""
+    monkeypatch.setenv("FAILSOFT_HOME", str(home.folder))
+    monkeypatch.chdir(home.folder)
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["failsoft", *arguments])
+        code: object = 0
+        try:
+            root.main()
+        except SystemExit as exc:
+            code = exc.code or 0
+        return Done(code, *capfd.readouterr())
+
+    return run
+
+
+def prove(home: PinHome, *names: str) -> None:
+    """Have each version hold the slot once."""
+    for name in names:
+        carry_out(home.store, ask_for(version_of(home.settings, name)))
+
+
+def test_a_set_is_followed_state_by_state_and_ends_with_its_proof(home: PinHome, run: Run) -> None:
+    """Plain lines on stderr, the end on stdout, exit 0."""
+    with home.supervised():
+        done = run("pin", "set", "primary", "v2", "--who", "ann", *WHY)
+
+    states = [line.split()[2] for line in done.err.splitlines() if " s  " in line]
+    assert done.code == 0, done.err
+    assert states == [
+        "asked", "checking", "starting", "warming", "proving", "smoking", "switching", "draining",
+        "confirmed",
+    ]  # fmt: skip
+    assert "process 4711 reported version 222222222222 of itself" in done.err
+    assert done.out.startswith("pin primary runs v2 (222222222222): confirmed after ")
+    (move, *_) = home.store.pins.history("primary")
+    assert (move.kind, move.who, move.why) == ("set", "ann", "callers complain")
+
+
+def test_a_rollback_needs_one_command_and_goes_to_what_was_there_before(
+    home: PinHome, run: Run
+) -> None:
+    """And a second one does not bring the bad version back."""
+    prove(home, "v2")
+
+    with home.supervised():
+        done = run("rollback", "primary", *WHY)
+        again = run("rollback", "primary", *WHY)
+
+    assert (done.code, home.store.pins.pins()["primary"].version.name) == (0, "v1"), done.err
+    (move, *_) = home.store.pins.history("primary")
+    assert (move.kind, move.to.digest) == (MoveKind.ROLLBACK, DIGESTS["v1"])
+    assert "@" in move.who
+    assert again.code == 1
+    assert "nothing was pinned before" in again.err
+    assert "--to" in again.err
+
+
+@pytest.mark.parametrize("wanted", ["v1", "1111", DIGESTS["v1"].upper()])
+def test_a_rollback_may_name_a_version_or_the_beginning_of_a_digest(
+    home: PinHome, run: Run, wanted: str
+) -> None:
+    """Out of all that ever held the slot."""
+    prove(home, "v2", "v3")
+
+    with home.supervised():
+        done = run("rollback", "primary", "--to", wanted, *WHY)
+
+    assert (done.code, home.store.pins.pins()["primary"].version.name) == (0, "v1"), done.err
+
+
+def test_a_version_that_the_file_dropped_can_be_rolled_back_to(home: PinHome, run: Run) -> None:
+    """The history keeps its table; that the file is broken is no obstacle either."""
+    prove(home, "v2")
+    home.publish_supervisor()
+    text = home.file.read_text()
+    start, end = text.index("[versions.v1]"), text.index("[versions.v2]")
+    home.file.write_text(text[:start] + text[end:])  # pins v1, which is nowhere now
+
+    done = run("rollback", "primary", "--no-wait", *WHY)
+
+    move = home.store.pins.open_move("primary")
+    assert (done.code, done.out[:6]) == (0, "asked;"), done.err
+    assert "warning:" in done.err
+    assert move is not None
+    assert (move.to.name, move.to.digest) == ("v1", DIGESTS["v1"])
+    assert json.loads(move.to.settings_json)["source"] == f"file:{home.folder}/models/v1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["pin", "set", "primry", "v2", *WHY], 2, 'did you mean "primary"?'),
+        (["pin", "set", "spare", "v2", *WHY], 2, "no ladder uses such a slot"),
+        (["pin", "set", "primary", "v22", *WHY], 2, 'did you mean "v2"?'),
+        (["pin", "set", "primary", "v2", "--why", "  "], 2, "a reason in a few words"),
+        (["pin", "set", "primary", "v2"], 2, "--why"),
+        (["pin", "set", "primary", "v2", "--swap", "no", *WHY], 2, "stop-first"),
+        (["rollback", "primry", *WHY], 2, 'did you mean "primary"?'),
+        (["rollback", "primary", "--to", "v3", *WHY], 2, "known: v1 (111111111111)"),
+        (["rollback", "primary", "--to", "11", *WHY], 2, "known: v1 (111111111111)"),
+        (["pin", "show", "primry"], 2, 'did you mean "primary"?'),
+        (["pin", "history", "primry"], 2, 'did you mean "primary"?'),
+        (["pin", "abort", "primary"], 1, "no move of pin primary is under way"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_next_step(
+    home: PinHome, run: Run, arguments: list[str], code: int, words: str
+) -> None:
+    """2 is the user's to mend; nothing was asked."""
+    home.publish_supervisor()
+
+    done = run(*arguments)
+
+    assert (done.code, words in done.err) == (code, True), done.err
+    assert home.store.pins.open_moves() == []
+
+
+def test_without_failsoft_up_nothing_is_asked(home: PinHome, run: Run) -> None:
+    """Nobody would carry it out."""
+    done = run("pin", "set", "primary", "v2", *WHY)
+
+    assert done.code == 1
+    assert "no `failsoft up` runs" in done.err
+    assert home.store.pins.open_moves() == []
+
+
+def test_what_is_pinned_already_is_no_move(home: PinHome, run: Run) -> None:
+    """It is said, and fine."""
+    with home.supervised():
+        set_again = run("pin", "set", "primary", "v1", *WHY)
+        back_again = run("rollback", "primary", "--to", "v1", *WHY)
+
+    assert (set_again.code, back_again.code) == (0, 0)
+    assert set_again.out == "pin primary is at v1 (111111111111) already; nothing to move\n"
+    assert len(home.store.pins.history("primary")) == 1
+
+
+def test_a_failed_move_says_why_what_runs_and_exits_1(home: PinHome, run: Run) -> None:
+    """The old version serves."""
+    with home.supervised(fail):
+        done = run("pin", "set", "primary", "v2", *WHY)
+
+    assert done.code == 1
+    assert "its files do not verify; look with `failsoft versions verify`" in done.err
+    assert "it runs v1 (111111111111) as before" in done.err
+    assert done.out == ""
+
+
+def test_of_two_operators_the_second_is_told_of_the_first(home: PinHome, run: Run) -> None:
+    """Who, where to, and how far it is."""
+    home.publish_supervisor()
+    home.store.pins.ask(ask_for(version_of(home.settings, "v3")))
+
+    second = run("pin", "set", "primary", "v2", *WHY)
+    same = run("pin", "set", "primary", "v1", *WHY)
+
+    for done in (second, same):
+        assert done.code == 1
+        assert "ann" in done.err
+        assert "v3" in done.err
+        assert "failsoft pin abort primary" in done.err
+
+
+def test_an_abort_takes_the_move_back(home: PinHome, run: Run) -> None:
+    """The one who asked is told by whom, and exits 1; the one who aborts exits 0."""
+    with home.supervised(wait_for_abort):
+        asked = run("pin", "set", "primary", "v2", "--no-wait", *WHY)
+        aborted = run("pin", "abort", "primary", "--who", "bob")
+
+    assert (asked.code, aborted.code) == (0, 0), aborted.err
+    assert "aborted" in aborted.out
+    assert "it runs v1 (111111111111) as before" in aborted.out
+    (move, *_) = home.store.pins.history("primary")
+    assert (move.state, move.abort_by) == (MoveState.ABORTED, "bob")
+
+
+def test_a_version_that_failed_for_want_of_proof_is_refused_at_once_the_next_time(
+    home: PinHome, run: Run
+) -> None:
+    """Its digest is known by then; accepting it is kept with the move."""
+    walked = walk(home.store, home.store.pins.ask(ask_for(version_of(home.settings, "v2"))))
+    home.store.pins.end(walked, MoveState.FAILED, reason="it has no eval")
+
+    with home.supervised():
+        refused = run("pin", "set", "primary", "v2", *WHY)
+        taken = run("pin", "set", "primary", "v2", "--accept-unproven", *WHY)
+
+    assert refused.code == 1
+    assert "v2 (222222222222) is unproven: it has no eval and never held this slot" in refused.err
+    assert "--accept-unproven" in refused.err
+    assert taken.code == 0, taken.err
+    (move, *_) = home.store.pins.history("primary")
+    assert move.accept_unproven
+    assert "unproven versions were accepted" in run("pin", "history").out
+
+
+def test_a_worse_eval_does_not_keep_an_operator_from_rolling_back(home: PinHome, run: Run) -> None:
+    """What held the slot before is proven for that."""
+    prove(home, "v2")
+    for digest, score in ((DIGESTS["v1"], 0.5), (DIGESTS["v2"], 0.9)):
+        home.store.eval_scores.add(
+            EvalScore(version_digest=digest, eval_set="e", at_ms=1, score=score, num_samples=9)
+        )
+
+    with home.supervised():
+        assert run("rollback", "primary", *WHY).code == 0
+
+
+def test_ctrl_c_leaves_the_move_going(home: PinHome) -> None:
+    """Exit 130, and it is said how to go on."""
+    home.publish_supervisor()
+    command = [sys.executable, "-m", "failsoft", "pin", "set", "primary", "v2", *WHY]
+    environ = {**os.environ, "FAILSOFT_HOME": str(home.folder)}
+    with subprocess.Popen(
+        command, env=environ, cwd=home.folder, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline(), process.stderr.readline()]
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+
+    assert process.returncode == 130, said
+    assert lines[1].endswith("asked\n")
+    assert "the move goes on" in said
+    assert "failsoft pin abort primary" in said
+    assert home.store.pins.open_move("primary") is not None
+
+
+def test_who_follows_is_told_when_failsoft_up_is_gone(home: PinHome) -> None:
+    """And of a move that nobody takes on."""
+    move = home.store.pins.ask(ask_for(version_of(home.settings, "v2")))
+    clock, lines = FakeTime(time.time()), list[str]()
+
+    def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+        if clock.now_s - move.asked_at_ms / 1000 > UNTAKEN_S + 1:
+            home.withdraw_supervisor()
+
+    home.publish_supervisor()
+    follower = Follower(
+        home.store, move, home=home.folder, tell=lines.append, clock=clock, sleep=sleep
+    )
+    with pytest.raises(PinError) as caught:
+        follower.run()
+
+    assert "`failsoft up` ended while the move was asked" in str(caught.value)
+    assert clock.now_s - move.asked_at_ms / 1000 > UNTAKEN_S + GONE_S
+    assert [line.split()[-1] for line in lines] == ["asked", "store"]
+
+
+def test_show_tells_everything_of_a_pin(home: PinHome, run: Run) -> None:
+    """Who, when, why, proof, what runs, what differs, and where a rollback goes."""
+    home.publish_supervisor()
+    before = run("pin", "show", "primary")
+    confirm(home, _claimed(home, "v2"))
+    home.publish_engine("v1")
+    home.store.pins.ask(ask_for(version_of(home.settings, "v3")))
+
+    done = run("pin", "show")
+    document = json.loads(run("pin", "show", "primary", "--json").out)["pins"][0]
+
+    assert ", by the settings file\n" in before.out
+    assert "proof: none: the settings file names it" in before.out
+    assert "runs: nothing: no engine is published" in before.out
+    assert done.code == 0
+    for words in (
+        "primary: v2 (222222222222)",
+        "set by ann: try it",
+        "proof: process 4711 reported version 222222222222",
+        "proof: smoke replies under that version: 12 characters (stop)",
+        "WHICH IS NOT THE PINNED ONE",
+        "MOVE UNDER WAY: set to v3 (333333333333): asked for",
+        "DIFFERS FROM THE FILE: pin primary: v2 is pinned, the settings file says v1",
+        "`failsoft rollback primary --why TEXT` goes to v1 (111111111111)",
+        "spare: v1 (digest not known yet)",
+    ):
+        assert words in done.out, done.out
+    assert document["version"]["digest"] == DIGESTS["v2"]
+    assert document["by_move"]["proof"]["pid"] == 4711
+    assert document["under_way"]["state"] == "asked"
+    assert document["rollback_to"]["name"] == "v1"
+    assert document["running"]["digest"] == DIGESTS["v1"]
+
+
+def _claimed(home: PinHome, name: str) -> PinMove:
+    move = home.store.pins.ask(ask_for(version_of(home.settings, name)))
+    claimed = home.store.pins.claim(move.move_id, owner="me")
+    assert claimed is not None
+    return claimed
+
+
+def test_history_lists_every_move_the_newest_first(home: PinHome, run: Run) -> None:
+    """Also those that came to nothing."""
+    prove(home, "v2")
+    fail(home, _claimed(home, "v3"))
+
+    done = run("pin", "history", "primary")
+    limited = json.loads(run("pin", "history", "--limit", "2", "--json").out)["moves"]
+
+    heads = [line.split("  ")[3] for line in done.out.splitlines() if line[:2] == "20"]
+    assert heads == [
+        "v2 (222222222222) -> v3 (333333333333)",
+        "v1 (111111111111) -> v2 (222222222222)",
+        "nothing -> v1 (digest not known yet)",
+    ]
+    assert "failed after 0.0 s: checking: its files do not verify" in done.out
+    assert [(move["to"]["name"], move["state"]) for move in limited] == [
+        ("v3", "failed"),
+        ("v2", "confirmed"),
+    ]
+
+
+def test_write_puts_moved_pins_into_the_file_and_keeps_its_comments(
+    home: PinHome, run: Run
+) -> None:
+    """Said line by line; twice is nothing to do."""
+    prove(home, "v2")
+
+    done = run("pin", "write")
+    again = run("pin", "write")
+    shown = run("pin", "show", "primary")
+
+    assert (done.code, again.code) == (0, 0), done.err
+    assert "pins.primary = v2 (it was v1)" in done.out
+    assert 'primary = "v2"  # the first one' in home.file.read_text()
+    assert "nothing to write" in again.out
+    assert "DIFFERS" not in shown.out
+
+
+def test_write_prints_the_table_of_a_version_that_the_file_does_not_name(
+    home: PinHome, run: Run
+) -> None:
+    """A name alone would mean nothing there, or something else."""
+    prove(home, "v2")
+    home.file.write_text(home.file.read_text().replace("models/v2", "models/other"))
+    other = run("pin", "write")
+    text = home.file.read_text()
+    start, end = text.index("[versions.v2]"), text.index("[versions.v3]")
+    home.file.write_text(text[:start] + text[end:])
+    gone = run("pin", "write")
+
+    assert (other.code, gone.code) == (1, 1)
+    assert "means another version by it" in other.err
+    assert "[versions.v2]" in gone.err
+    assert f'source = "file:{home.folder}/models/v2"' in gone.err
+    assert 'primary = "v1"' in home.file.read_text()
+
+
+def test_config_check_and_show_say_where_a_move_took_a_pin_away(home: PinHome, run: Run) -> None:
+    """Stdout of show stays what the file says, and can be read by programs."""
+    quiet = run("config", "check")
+    prove(home, "v2")
+
+    check, show = run("config", "check"), run("config", "show", "--json")
+
+    line = "warning: pin primary: v2 is pinned, the settings file says v1 (since "
+    assert "v2 is pinned" not in quiet.out
+    assert (check.code, show.code) == (0, 0)
+    assert line in check.out
+    assert "by ann: try it" in check.out
+    assert line in show.err
+    assert json.loads(show.out)["pins"]["primary"] == "v1"
+
+
+def test_config_check_makes_no_store_and_needs_none(
+    home: PinHome, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is checked where it is written, which may be far from its database."""
+    away = home.file.read_text().replace("failsoft.db", "elsewhere.db")
+    home.file.write_text(away)
+    alone = run("config", "check")
+    url = "postgresql://u@127.0.0.1:1/none"
+    home.file.write_text(away.replace("sqlite:///elsewhere.db", url))
+    silent = run("config", "check")
+
+    assert (alone.code, silent.code) == (0, 0)
+    assert not (home.folder / "elsewhere.db").exists()
+    assert "cannot be told" not in alone.out
+    assert "whether moves changed pins cannot be told" in silent.out

@@ -1,0 +1,253 @@
+"""Checks over HTTP: endpoints that are not ours, and a real engine of ours with a tiny model."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from failsoft.config.engine import EngineConfig
+from failsoft.config.settings import StoreConfig
+from failsoft.errors import FingerprintError
+from failsoft.fallback.fingerprint import check as checks
+from failsoft.fallback.fingerprint import machine
+from failsoft.fallback.fingerprint.check import check, check_running, renew_reference
+from failsoft.fallback.fingerprint.machine import local_subject
+from failsoft.fallback.fingerprint.noise import NUM_TAKINGS
+from failsoft.fallback.fingerprint.records import FingerprintProof, Method
+from failsoft.fallback.fingerprint.stored import from_json
+from failsoft.fallback.fingerprint.take import Asked
+from failsoft.fallback.fingerprint.wire import PRIORITY, SALT
+from failsoft.store import Store
+from failsoft.store.fingerprints import FingerprintStore
+from tests.engine.http.real_rig import serving_model, tiny_model
+from tests.engine.http.rig import DIGEST, make_served
+from tests.fallback.fingerprint.foreign import Foreign, only_chats
+from tests.fallback.rig import refused_port
+
+SOURCE = "s" * 64
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FingerprintStore]:
+    """Return an empty store of references."""
+    with Store(StoreConfig(url=f"sqlite:///{tmp_path}/failsoft.db")) as opened:
+        yield opened.fingerprints
+
+
+def look(foreign: Foreign, store: FingerprintStore) -> FingerprintProof:
+    """Check an endpoint elsewhere once."""
+    asked = Asked(url=foreign.url, model="hosted")
+    return asyncio.run(check(asked, subject=SOURCE, store=store))
+
+
+def method_of(store: FingerprintStore) -> Method:
+    """Return how the kept reference was taken."""
+    kept = store.find(SOURCE)
+    assert kept is not None
+    reference = from_json(kept.reference_json)
+    assert reference is not None
+    return reference.method
+
+
+SERVERS: list[Any] = [
+    pytest.param({}, Method.SCORED, id="scored"),
+    pytest.param({"refuses": only_chats}, Method.GREEDY, id="greedy"),
+    pytest.param({"refuses": only_chats, "has_logprobs": False}, Method.TEXT, id="text"),
+]
+
+
+@pytest.mark.parametrize(("options", "method"), SERVERS)
+def test_each_endpoint_is_asked_in_the_best_way_it_knows(
+    options: dict[str, Any], method: Method, store: FingerprintStore
+) -> None:
+    """First the reference is taken, then it is the same, then it is another model."""
+    with Foreign(noise=0.002, **options) as foreign:
+        first, again = look(foreign, store), look(foreign, store)
+        foreign.weights = "two"
+        other = look(foreign, store)
+
+    assert (first.is_new_reference, first.num_takings) == (True, NUM_TAKINGS)
+    assert method_of(store) is method
+    assert (again.is_changed, again.num_takings) == (False, 1)
+    assert (other.is_changed, other.num_takings) == (True, 3)
+    assert other.reported.system_fingerprint == "fp_two"
+    assert other.reported.model == "hosted-2026-01"
+
+
+def test_endpoints_elsewhere_get_no_field_of_ours(store: FingerprintStore) -> None:
+    """OpenAI refuses what it does not know, and a sampled token is paid for."""
+    with Foreign() as foreign:
+        look(foreign, store)
+
+    assert {field for body in foreign.bodies for field in body} == {
+        "model",
+        "temperature",
+        "prompt",
+        "echo",
+        "logprobs",
+        "max_tokens",
+    }
+    assert {body["max_tokens"] for body in foreign.bodies} == {1}
+
+
+def test_what_only_one_of_three_takings_shows_is_no_change(store: FingerprintStore) -> None:
+    """It was a wobble: the repeats come at once, at other batch make-ups."""
+    with Foreign() as foreign:
+        look(foreign, store)
+        foreign.weights = "two"
+        num_before = len(foreign.bodies)
+        foreign.refuses = partial(_back_after, foreign, num_before + 4)
+
+        seen = look(foreign, store)
+
+    assert seen.is_changed is False
+    assert seen.num_takings == 2
+
+
+def _back_after(foreign: Foreign, number: int, _path: str, _body: dict[str, Any]) -> int | None:
+    """Be the first model again from the request of that *number* on."""
+    if len(foreign.bodies) > number:
+        foreign.weights = "one"
+    return None
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_endpoint_in_trouble_is_down_and_not_changed(
+    status: int, store: FingerprintStore
+) -> None:
+    """Its reference stays what it was."""
+    with Foreign() as foreign:
+        look(foreign, store)
+        foreign.refuses = lambda _path, _body: status
+
+        with pytest.raises(FingerprintError) as caught:
+            look(foreign, store)
+
+    assert caught.value.is_down
+    assert store.find(SOURCE) is not None
+
+
+def test_a_refused_connection_is_down(store: FingerprintStore) -> None:
+    """And gives no reference."""
+    with refused_port() as port, pytest.raises(FingerprintError) as caught:
+        asyncio.run(check(Asked(url=f"http://127.0.0.1:{port}/v1"), subject=SOURCE, store=store))
+
+    assert caught.value.is_down
+    assert store.find(SOURCE) is None
+
+
+def test_a_refused_key_is_no_other_method(store: FingerprintStore) -> None:
+    """401 says nothing about routes: it is raised as it is, and as nothing that passes."""
+    refusing = Foreign(refuses=lambda _path, _body: 401)
+    with refusing as foreign, pytest.raises(FingerprintError, match="HTTP 401") as caught:
+        look(foreign, store)
+
+    assert not caught.value.is_down
+    assert len(foreign.bodies) == 1
+
+
+def test_an_endpoint_that_hangs_is_given_up(
+    store: FingerprintStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the limit, as one that is busy."""
+    monkeypatch.setattr(checks, "LIMIT_S", 0.2)
+    let_go = threading.Event()
+    with Foreign(refuses=lambda _path, _body: None if let_go.wait(5) else 500) as foreign:
+        with pytest.raises(FingerprintError, match="it is busy, or hangs") as caught:
+            look(foreign, store)
+        let_go.set()
+
+    assert caught.value.is_down
+
+
+def test_a_renewed_reference_is_what_counts_from_then_on(store: FingerprintStore) -> None:
+    """What an endpoint elsewhere has become is what its next change is told from."""
+    with Foreign() as foreign:
+        look(foreign, store)
+        foreign.weights = "two"
+        asked = Asked(url=foreign.url, model="hosted")
+        asyncio.run(renew_reference(asked, subject=SOURCE, store=store))
+
+        assert look(foreign, store).is_changed is False
+        foreign.weights = "one"
+        assert look(foreign, store).is_changed
+
+
+def test_a_reference_of_another_schema_is_taken_anew(store: FingerprintStore) -> None:
+    """A later failsoft, or an earlier one, kept it."""
+    store.keep(SOURCE, "{}", schema=99)
+    with Foreign() as foreign:
+        assert look(foreign, store).is_new_reference
+
+
+# Our own engine.
+
+CONFIG = EngineConfig(block_size=4, num_kv_blocks=320, max_step_tokens=64)
+
+
+def nudged_model() -> Any:
+    """Return the tiny model with one matrix half as large again."""
+    model = tiny_model()
+    with torch.no_grad():
+        model.model.layers[0].mlp.down_proj.weight.mul_(1.5)
+    return model
+
+
+def look_at_ours(url: str, store: FingerprintStore, digest: str = DIGEST) -> FingerprintProof:
+    """Check an engine of ours once."""
+    return asyncio.run(check_running(f"{url}/v1", None, digest, store))
+
+
+def test_our_engine_is_scored_and_other_weights_under_its_digest_are_found(
+    store: FingerprintStore,
+) -> None:
+    """The header lies: the numbers do not."""
+    with serving_model(tiny_model, make_served(), CONFIG) as (_engine, _served, url, _client):
+        first, again = look_at_ours(url, store), look_at_ours(url, store)
+        with pytest.raises(FingerprintError, match=f"reports version {DIGEST[:16]}, not eeee"):
+            look_at_ours(url, store, digest="e" * 64)
+    with serving_model(nudged_model, make_served(), CONFIG) as (_engine, _served, url, _client):
+        other = look_at_ours(url, store)
+
+    assert first.is_new_reference
+    assert first.reported.version_digest == DIGEST
+    assert again.is_changed is False
+    assert other.is_changed
+    assert store.find(local_subject("e" * 64)) is None
+
+
+def test_our_engine_takes_the_probes_behind_its_callers_and_apart_from_their_prefixes(
+    store: FingerprintStore,
+) -> None:
+    """Low priority and a salt of their own; what a tenant's prompt began with is not read."""
+    with serving_model(tiny_model, make_served(), CONFIG) as (engine, _served, url, _client):
+        asked: list[Any] = []
+        submit = engine.submit
+
+        def spy(request: Any, sink: Any) -> None:
+            asked.append(request)
+            submit(request, sink)
+
+        engine.submit = spy  # type: ignore[method-assign, assignment]
+        look_at_ours(url, store)
+
+    assert {(request.priority, request.cache_salt) for request in asked} == {(PRIORITY, SALT)}
+
+
+def test_a_version_has_a_reference_for_each_machine(
+    store: FingerprintStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hardware bfloat16 is another arithmetic: what one machine computed is no measure there."""
+    with serving_model(tiny_model, make_served(), CONFIG) as (_engine, _served, url, _client):
+        here = look_at_ours(url, store)
+        monkeypatch.setattr(machine, "machine_key", lambda: "another one")
+        there = look_at_ours(url, store)
+
+    assert here.is_new_reference
+    assert there.is_new_reference
+    assert there.subject == f"{DIGEST}@another one"
