@@ -12,7 +12,7 @@ import typer
 from failsoft.cli.pin_follow import follow_to_end, tell_end, tell_start
 from failsoft.cli.pin_place import PinPlace, find_place, operator
 from failsoft.cli.pin_targets import check_slot, check_why
-from failsoft.errors import PinError
+from failsoft.errors import PinConflictError, PinError
 from failsoft.fallback.pins.evidence import judge_evidence
 from failsoft.fallback.pins.history import was_confirmed
 from failsoft.fallback.pins.pinned import is_same_version, pinned_version
@@ -53,11 +53,11 @@ def move_pin(wish: MoveWish, choose: Choose, *, waits: bool) -> None:
     if place.trouble is not None:
         typer.echo(f"warning: {place.trouble}; going by what runs", err=True)
     with place.open_store() as store:
+        _refuse_second(wish.slot, store)
         moves = store.pins.history(wish.slot)
         now = _pinned_now(wish.slot, store, place)
         target = choose(place, moves, now)
         if now is not None and is_same_version(now, target):
-            _refuse_second(wish.slot, store)
             typer.echo(f"pin {wish.slot} is at {version_words(now)} already; nothing to move")
             return
         _check_evidence(store, wish, target, now, moves)
@@ -91,15 +91,12 @@ def _refuse_second(slot: str, store: "Store") -> None:
     """Refuse while a move is under way: what is pinned now is about to change.
 
     Raises:
-        PinError: One is.
+        PinConflictError: One is.
     """
     move = store.pins.open_move(slot)
-    if move is not None and not move.state.is_switched:
-        raise PinError(
-            f"pin {slot}: {move.who} is moving it to {move.to.name} (it is {move.state.value}); "
-            f"to stay with what is pinned, take that back: `failsoft pin abort {slot}`",
-            slot=slot,
-        )
+    if move is not None:
+        words = f"{move.who} moves it to {move.to.name} already (it is {move.state.value})"
+        raise PinConflictError(slot=slot, move=move, words=words)
 
 
 def _check_evidence(

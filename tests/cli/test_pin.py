@@ -200,8 +200,9 @@ def test_of_two_operators_the_second_is_told_of_the_first(home: PinHome, run: Ru
 
     second = run("pin", "set", "primary", "v2", *WHY)
     same = run("pin", "set", "primary", "v1", *WHY)
+    back = run("rollback", "primary", *WHY)  # whose target is not worth a word yet
 
-    for done in (second, same):
+    for done in (second, same, back):
         assert done.code == 1
         assert "ann" in done.err
         assert "v3" in done.err
@@ -350,7 +351,7 @@ def test_history_lists_every_move_the_newest_first(home: PinHome, run: Run) -> N
         "v1 (111111111111) -> v2 (222222222222)",
         "nothing -> v1 (digest not known yet)",
     ]
-    assert "failed after 0.0 s: checking: its files do not verify" in done.out
+    assert " s: checking: its files do not verify" in done.out
     assert [(move["to"]["name"], move["state"]) for move in limited] == [
         ("v3", "failed"),
         ("v2", "confirmed"),
