@@ -163,6 +163,11 @@ class Assembly:
         return max(reported or 0, counted) or reported
 
     @property
+    def num_reported_tokens(self) -> int | None:
+        """Output tokens as reported so far; None when not."""
+        return self._reported.num_output_tokens
+
+    @property
     def num_prompt_tokens(self) -> int | None:
         """Prompt tokens as reported; None when not."""
         return self._reported.num_prompt_tokens

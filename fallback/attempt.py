@@ -3,7 +3,9 @@
 Knows nothing of ladders, budgets or breakers. Every fault comes out as a
 RungFailedError. The endpoint is always asked to stream, also for a caller who
 wants a whole reply: only so do the first-token and gap clocks see anything.
-Comments, role chunks and usage chunks are no tokens and reset no clock. Units: seconds.
+A clock is reset by a token alone: by content, or by a count of output tokens that has grown
+while their text is held (our engine holds a tool call until it is whole). Comments, role
+chunks and counts that stand still are no tokens. Units: seconds.
 """
 
 import asyncio
@@ -14,13 +16,14 @@ from typing import Any, NoReturn
 from failsoft.errors import RungFailedError
 from failsoft.fallback.assembly import Assembly
 from failsoft.fallback.choice import chunks_of
-from failsoft.fallback.chunk import Chunk, parse_chunk
+from failsoft.fallback.chunk import Chunk, is_idle, parse_chunk
 from failsoft.fallback.deadline import Clocks
 from failsoft.fallback.failure import Failure, bad_reply, clock_failure, cut, status_failure
 from failsoft.fallback.outside_json import parse_json
 from failsoft.fallback.retry_after import retry_after_s, should_retry
 from failsoft.fallback.sse import SSEParser
 from failsoft.fallback.surroundings import Surroundings
+from failsoft.fallback.token_clock import TokenClock
 from failsoft.fallback.transport import HTTPReply, Transport
 
 MAX_HELD_CHUNKS, MAX_HELD_BYTES = 64, 256 * 1024
@@ -42,7 +45,7 @@ class Attempt:
         assembly: Takes the reply in.
         clocks: What it may take.
         transport: Sends it.
-        on_token: Called for each arrival of content.
+        on_token: Called for each arrival of tokens.
         surroundings: Clocks.
     """
 
@@ -63,12 +66,11 @@ class Attempt:
         self._on_token = on_token
         self._clock = surroundings.clock
         self._wall = surroundings.wall
-        self.started_s = self._clock()
-        self._content_s: float | None = None
-        """When content last came, the time that the caller took since then not counted."""
-        self._handed_s = self.started_s
-        self._is_idle_talk = False
-        """Whether something came since the last content, and none of it was content."""
+        self._tokens = TokenClock(clocks, surroundings.clock)
+        self.started_s = self._tokens.started_s
+        self._has_content = False
+        self._num_counted = 0
+        """Output tokens, as counted by the endpoint so far."""
         self._reply: HTTPReply | None = None
         self._parser = SSEParser()
         self._pending: Failure | None = None
@@ -77,13 +79,16 @@ class Attempt:
         self.is_ended = False
         self.was_sent = False
         """Whether the whole request left; the endpoint may then have read it."""
-        self.ttft_s: float | None = None
-        """Seconds to the first content; None before it."""
 
     @property
     def status(self) -> int | None:
         """HTTP status; None when no reply began."""
         return self._reply.status if self._reply else None
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds to the first token; None before it."""
+        return self._tokens.ttft_s
 
     @property
     def connect_s(self) -> float | None:
@@ -126,16 +131,22 @@ class Attempt:
     def _on_sent(self) -> None:
         self.was_sent = True
 
-    async def open(self) -> list[Chunk]:
+    async def open(self, *, on_first_token: Callable[[], None]) -> list[Chunk]:
         """Read up to the first content and return every chunk so far, that one included.
+
+        Args:
+            on_first_token: Called once, when a token came; its text may be held for long.
 
         Raises:
             RungFailedError: It broke, or ended as no reply, before any content.
         """
         held: list[Chunk] = []
-        while self._content_s is None and not self.is_ended:
+        while not self._has_content and not self.is_ended:
+            had_token = self._tokens.has_token
             held += await self.read()
-            if self._content_s is None and (
+            if self._tokens.has_token and not had_token:
+                on_first_token()
+            if not self._has_content and (
                 len(held) > MAX_HELD_CHUNKS or self._num_bytes > MAX_HELD_BYTES
             ):
                 self._fail(bad_reply("too much before the first token"))
@@ -151,9 +162,7 @@ class Attempt:
             return await self._read_whole()
         if self._pending is not None:
             self._fail(self._pending)
-        asked_s = self._clock()
-        if self._content_s is not None:
-            self._content_s += asked_s - self._handed_s
+        asked_s = self._tokens.ask()
         while (piece := await self._next_piece(asked_s)) is not None:
             self._num_bytes += len(piece)
             events = self._parser.feed(piece)
@@ -161,7 +170,7 @@ class Attempt:
                 self._fail(bad_reply("an event without end"))
             if events:
                 return await self._take(events)
-            self._is_idle_talk = True
+            self._tokens.is_idle_talk = True
         return self._end()
 
     async def _next_piece(self, asked_s: float) -> bytes | None:
@@ -169,7 +178,7 @@ class Attempt:
         assert self._reply
         left_s = self._left_s(asked_s)
         try:
-            if self._is_idle_talk and not left_s:
+            if self._tokens.is_idle_talk and not left_s:
                 raise TimeoutError  # bytes that come fast enough would outrun every clock
             return await self._reply.piece(left_s)
         except TimeoutError:
@@ -182,23 +191,13 @@ class Attempt:
             raise
 
     def _left_s(self, asked_s: float) -> float:
-        """Return how long the next bytes may take from now on.
-
-        A caller who reads slowly must not be taken for an endpoint that is silent, so its own
-        time is no part of a gap.
-        """
-        now_s = self._clock()
-        if self.assembly.is_finished:
-            limit_s = asked_s + TAIL_S
-        elif self._content_s is None:
-            limit_s = self.started_s + self._clocks.first_token_s
-        else:
-            limit_s = self._content_s + self._clocks.gap_s
-        return max(0.0, min(limit_s, self._clocks.until_s) - now_s)
+        """Return how long the next bytes may take from now on."""
+        limit_s = asked_s + TAIL_S if self.assembly.is_finished else self._tokens.due_s
+        return max(0.0, min(limit_s, self._clocks.until_s) - self._clock())
 
     async def _take(self, events: list[bytes]) -> list[Chunk]:
         chunks: list[Chunk] = []
-        has_content = False
+        has_content = has_token = False
         for data in events:
             if data.startswith(b"[DONE]"):
                 await self._drain()
@@ -210,19 +209,31 @@ class Attempt:
                 is_finished = self.assembly.is_finished
                 self._end_after(chunks, self.assembly.judge_end() if is_finished else failure)
                 break
+            has_grown = self._has_grown(chunk)
             has_content = has_content or is_content
-            chunks.append(chunk)
-        if has_content:
-            self._mark_content()
+            has_token = has_token or is_content or has_grown
+            if has_grown and is_idle(chunk):
+                self._num_bytes = 0  # a sign for the clocks; the caller has no use for it
+            else:
+                chunks.append(chunk)
+        if has_token:
+            self._mark_token(is_content=has_content)
         else:
-            self._handed_s, self._is_idle_talk = self._clock(), True
+            self._tokens.mark_idle()
         return chunks
+
+    def _has_grown(self, chunk: Chunk) -> bool:
+        """Return whether *chunk* counts more tokens of a reply under way than any before it."""
+        if not chunk.get("usage") or self.assembly.is_finished:
+            return False
+        before, self._num_counted = self._num_counted, self.assembly.num_reported_tokens or 0
+        return self._num_counted > before
 
     def _end_after(self, chunks: list[Chunk], failure: Failure | None) -> None:
         """End well, or by *failure*: now, or once the caller has *chunks* of a text it knows."""
         if failure is None:
             self.is_ended = True
-        elif self._content_s is None or not chunks:
+        elif not self._has_content or not chunks:
             self._fail(failure)
         else:
             self._pending = failure
@@ -235,11 +246,9 @@ class Attempt:
         is_content, failure = self.assembly.add(chunk)
         return is_content, failure, chunk if isinstance(chunk, dict) else {}
 
-    def _mark_content(self) -> None:
-        self._content_s = self._handed_s = self._clock()
-        self._is_idle_talk = False
-        if self.ttft_s is None:
-            self.ttft_s = self._content_s - self.started_s
+    def _mark_token(self, *, is_content: bool) -> None:
+        self._has_content = self._has_content or is_content
+        self._tokens.mark_token()
         self._on_token()
 
     async def _drain(self) -> None:
@@ -275,7 +284,7 @@ class Attempt:
         if failure is not None:
             self._fail(failure)
         self._judge()
-        self._mark_content()
+        self._mark_token(is_content=True)
         return list(chunks_of(self.assembly.completion()))
 
     async def _body(self, max_bytes: int) -> bytes:
@@ -308,7 +317,7 @@ class Attempt:
             now_s - self.started_s,
             is_over=now_s >= self._clocks.until_s - 0.001,
             is_deadline=self._clocks.is_deadline,
-            has_content=self._content_s is not None,
+            has_token=self._tokens.has_token,
         )
 
     def _fail(self, failure: Failure) -> NoReturn:

@@ -42,6 +42,13 @@ def parse_chunk(data: bytes) -> object:
     return chunk
 
 
+def is_idle(chunk: Chunk) -> bool:
+    """Return whether *chunk* has choices, and nothing is new of any: a sign that tokens come."""
+    choices = chunk.get("choices")
+    said = ("delta", "text", "logprobs", "finish_reason")
+    return bool(choices) and not any(choice.get(name) for choice in choices or () for name in said)
+
+
 def chunk_bytes(chunk: Chunk) -> bytes:
     """Return *chunk* as one line of JSON: as it came if it did, else in ASCII."""
     raw = chunk.raw if isinstance(chunk, WireChunk) else None

@@ -189,20 +189,20 @@ def error_in_reply(error: Mapping[str, Any]) -> Failure:
 
 
 def clock_failure(
-    elapsed_s: float, *, is_over: bool, is_deadline: bool, has_content: bool
+    elapsed_s: float, *, is_over: bool, is_deadline: bool, has_token: bool
 ) -> Failure:
     """Return the failure of an attempt that one of its clocks ended.
 
     Args:
         elapsed_s: How long it ran.
-        is_over: Whether all its time is up, not only that of its next content.
+        is_over: Whether all its time is up, not only that of its next token.
         is_deadline: Whether the call's deadline set that time.
-        has_content: Whether any content came.
+        has_token: Whether any token came.
     """
     if is_over:
         outcome = Outcome.DEADLINE if is_deadline else Outcome.TIMEOUT_TOTAL
     else:
-        outcome = Outcome.TIMEOUT_GAP if has_content else Outcome.TIMEOUT_FIRST_TOKEN
+        outcome = Outcome.TIMEOUT_GAP if has_token else Outcome.TIMEOUT_FIRST_TOKEN
     return Failure(
         outcome=outcome,
         action=Action.STEP_DOWN,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from failsoft.call_records import AttemptOutcome as Outcome
-from failsoft.config.http import DEADLINE_HEADER
+from failsoft.config.http import DEADLINE_HEADER, PROGRESS_HEADER
 from failsoft.config.settings import LadderConfig
 from failsoft.errors import RungFailedError
 from failsoft.fallback.answer import LiveAnswer
@@ -168,7 +168,7 @@ class EndpointRung:
             headers=_headers(call, target),
             content=_payload(call, target),
         )
-        held = await attempt.open()
+        held = await attempt.open(on_first_token=trial.on_first_token)
         trial.on_open()
         version = target.version.served_as(reported_digest(attempt.headers))
         self.endpoint.on_served(version)
@@ -248,6 +248,7 @@ def _headers(call: Call, target: Target) -> list[tuple[str, str]]:
         ("accept-encoding", "identity"),
         ("x-request-id", f"{call.call_id}-{call.next_attempt}"),
         (DEADLINE_HEADER, str(max(1, int(call.deadline.remaining_s * 1000)))),
+        (PROGRESS_HEADER, "on"),  # only our engine knows it; to any other it is a header more
     ]
     if target.authorization is not None:
         headers.append(("authorization", target.authorization))

@@ -60,13 +60,17 @@ class Trial:
         self._is_waiting = True
         endpoint.breaker.on_wait_begin()
 
-    def on_open(self) -> None:
-        """The first content is here: a probe has its answer, the call its first delta."""
+    def on_first_token(self) -> None:
+        """The first token is here, though its text may be held: a probe has its answer."""
         # From here on the gap clock watches, which knows a caller who reads slowly.
         self._end_wait()
-        self._call.on_content()
         if self._permit.is_probe:
             self._permit.succeed(ttft_s=self.attempt.ttft_s)
+
+    def on_open(self) -> None:
+        """The first content is here, or the end of a reply without any."""
+        self.on_first_token()
+        self._call.on_content()
 
     async def settle(self, end: Failure | BaseException | None) -> None:
         """Enter the end: None is well, an exception is the caller leaving. The first one counts."""

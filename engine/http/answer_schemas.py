@@ -48,7 +48,8 @@ class UsageAnswer(_Exact):
     completion_tokens: _Count
     """Tokens sampled, those behind a stop string included."""
     total_tokens: _Count
-    prompt_tokens_details: PromptTokensDetails
+    prompt_tokens_details: PromptTokensDetails | None = None
+    """Known, and there, once each prompt's first choice has ended."""
 
 
 class TopLogprob(_Exact):
@@ -186,7 +187,8 @@ class ChatChunkChoice(_Exact):
 
 class _ChunkHead(_Head):
     usage: UsageAnswer | None = None
-    """Only with ``stream_options.include_usage``: null, or counts on the last chunk."""
+    """Only with ``stream_options.include_usage``: null, or counts on the last chunk; and the
+    counts so far on a chunk without text, where ``x-failsoft-progress`` asks for it."""
 
 
 class ChatChunk(_ChunkHead):

@@ -17,7 +17,7 @@ from failsoft.engine.http.choice import Part
 from failsoft.engine.http.disconnect import cancel_when_gone
 from failsoft.engine.http.generation import Delta, Ended, Generation
 from failsoft.engine.http.grammars import may_need_grammar
-from failsoft.engine.http.params import Arrival, read_arrival
+from failsoft.engine.http.params import Arrival, read_arrival, read_progress
 from failsoft.engine.http.schemas import GenerationBody
 from failsoft.engine.http.served import ServedModel, ServerState
 from failsoft.engine.http.sse import MAX_INLINE_SCORED, ChoiceShape, EventStream, StreamUsage
@@ -36,6 +36,8 @@ class Ask(NamedTuple):
     created: int
     body: GenerationBody
     generation: Generation
+    wants_progress: bool
+    """Whether a stream says that tokens come while their text is held."""
 
 
 Prepare = Callable[[dict[str, Any], ServerState, str, Arrival], tuple[GenerationBody, Generation]]
@@ -64,6 +66,7 @@ async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
         if state.is_draining:
             raise EngineStoppedError("the engine drains and takes no more requests; ask another")
         arrival = read_arrival(request.headers, arrival_s)
+        wants_progress = read_progress(request.headers)
         raw = await read_json(request, config=state.config)
         if may_need_grammar(raw):
             work = partial(prepare, raw, state, answer_id, arrival)
@@ -78,7 +81,7 @@ async def admit(request: Request, id_prefix: str, prepare: Prepare) -> Ask:
     except EngineError as exc:
         state.metrics.count_rejected(exc)
         raise
-    return Ask(answer_id, int(time.time()), body, generation)
+    return Ask(answer_id, int(time.time()), body, generation, wants_progress)
 
 
 def stream(ask: Ask, served: ServedModel, kind: str, shape: ChoiceShape) -> EventStream:
@@ -88,6 +91,7 @@ def stream(ask: Ask, served: ServedModel, kind: str, shape: ChoiceShape) -> Even
         Usage(ask.generation),
         is_last=bool(options and options.include_usage),
         is_each=bool(options and options.continuous_usage_stats),
+        is_progress=ask.wants_progress,
     )
     return EventStream(
         ask.generation,

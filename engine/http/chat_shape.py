@@ -67,6 +67,10 @@ class ChatShape:
         tokens = self._held.pop(ended.index, ())
         return [*chunks, self._choice(ended.index, content, tokens, f'"{reason}"')]
 
+    def idle(self, index: int) -> str:
+        """See `ChoiceShape.idle`; the role waits for a delta that says something."""
+        return f'{{"index":{index},"delta":{{}},"logprobs":null,"finish_reason":null}}'
+
     def beside(self, update: Update) -> str:
         """VLLM has the prompt's log probabilities at the top of a chat's answer."""
         if not isinstance(update, Delta) or update.index or update.part.prompt is None:

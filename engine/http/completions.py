@@ -144,6 +144,9 @@ class _TextShape:
             f'"finish_reason":"{ended.finish_reason}"}}'
         ]
 
+    def idle(self, index: int) -> str:
+        return f'{{"index":{index},"text":"","logprobs":null,"finish_reason":null}}'
+
     def beside(self, _update: Update) -> str:
         return ""
 

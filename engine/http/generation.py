@@ -23,7 +23,7 @@ from failsoft.records import FinishReason, RequestRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """What is new of one choice."""
+    """What is new of one choice; nothing to send where a token's text is held."""
 
     index: int
     part: Part
@@ -142,6 +142,7 @@ class Generation:
     def _digest(self, events: list[EngineEvent]) -> tuple[list[Update], EngineError | None]:
         """Fold events into at most one delta and one end for each choice."""
         parts: dict[Choice, Part] = {}
+        fed: set[Choice] = set()
         ends: list[Update] = []
         error: EngineError | None = None
         for event in events:
@@ -151,14 +152,16 @@ class Generation:
                 continue
             part = self._read(choice, event)
             parts[choice] = parts[choice].then(part) if choice in parts else part
-            if isinstance(event, FinishedEvent):
-                error = error or _error_of(event, choice)
-                if error is None:
-                    ends.append(_ended(event, choice))
+            if isinstance(event, TokenEvent):
+                fed.add(choice)
+                continue
+            error = error or _error_of(event, choice)
+            if error is None:
+                ends.append(_ended(event, choice))
         deltas = [
             Delta(index=choice.index, part=part, num_tokens=choice.num_tokens)
             for choice, part in parts.items()
-            if not part.is_empty
+            if choice in fed or not part.is_empty
         ]
         return [*deltas, *ends], error
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from failsoft.config.http import DEADLINE_HEADER, MAX_DEADLINE_MS, VERSION_HEADER
+from failsoft.config.http import DEADLINE_HEADER, MAX_DEADLINE_MS, PROGRESS_HEADER, VERSION_HEADER
 from failsoft.engine.http import latency
 from failsoft.engine.http.about import VERSION
 from failsoft.engine.http.answer_schemas import FaultAnswer
@@ -185,6 +185,13 @@ def _parameters(operation: Operation) -> Iterable[Schema]:
             "in": "header",
             "description": "Milliseconds for which the caller will wait.",
             "schema": {"type": "integer", "minimum": 1, "maximum": MAX_DEADLINE_MS},
+        }
+        yield {
+            "name": PROGRESS_HEADER,
+            "in": "header",
+            "description": "`on`: a stream sends a chunk without text, with the usage so far, "
+            "while tokens come whose text is held.",
+            "schema": {"enum": ["on", "off"]},
         }
 
 

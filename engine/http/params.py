@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from starlette.datastructures import Headers
 
-from failsoft.config.http import DEADLINE_HEADER, MAX_DEADLINE_MS
+from failsoft.config.http import DEADLINE_HEADER, MAX_DEADLINE_MS, PROGRESS_HEADER
 from failsoft.engine.http.schemas import GenerationBody
 from failsoft.engine.http.served import ServedModel
 from failsoft.engine.request import (
@@ -49,6 +49,20 @@ def read_arrival(headers: Headers, arrival_s: float) -> Arrival:
             param=DEADLINE_HEADER,
         )
     return Arrival(arrival_s, arrival_s + int(value) / 1000)
+
+
+def read_progress(headers: Headers) -> bool:
+    """Read whether the caller wants signs of tokens whose text is held.
+
+    Raises:
+        InvalidRequestError: The header is neither ``on`` nor ``off``.
+    """
+    value = headers.get(PROGRESS_HEADER, "off")
+    if value not in ("on", "off"):
+        raise InvalidRequestError(
+            f"the header {PROGRESS_HEADER} must be on or off", param=PROGRESS_HEADER
+        )
+    return value == "on"
 
 
 def check_model(model: str | None, served: ServedModel) -> None:

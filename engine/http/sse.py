@@ -44,6 +44,9 @@ class ChoiceShape(Protocol):
     def end(self, ended: Ended) -> list[str]:
         """The end of a choice."""
 
+    def idle(self, index: int) -> str:
+        """A choice of which nothing is new."""
+
     def beside(self, update: Update) -> str:
         """Fields of the first chunk beside its choices: a comma and JSON, or nothing."""
 
@@ -54,10 +57,12 @@ class StreamUsage:
     Args:
         is_last: A chunk of its own at the end, ``choices`` empty (``include_usage``).
         is_each: Also the usage so far on each chunk (``continuous_usage_stats``).
+        is_progress: Also the usage so far on a chunk without text, for tokens whose text is held.
     """
 
-    def __init__(self, usage: Usage, *, is_last: bool, is_each: bool) -> None:
+    def __init__(self, usage: Usage, *, is_last: bool, is_each: bool, is_progress: bool) -> None:
         self.is_last = is_last
+        self.is_progress = is_progress
         self._is_each = is_each and is_last
         self.usage = usage
 
@@ -71,8 +76,8 @@ class StreamUsage:
 class EventStream:
     """An ASGI response that submits a generation and streams it.
 
-    Headers wait for the engine's first event, so that a request which ends before
-    any token (deadline, drain, a failed forward) still gets its status code.
+    Headers wait for the first chunk, so that a request which ends before it
+    (deadline, drain, a failed forward) still gets its status code.
 
     A caller that stops reading holds up nobody: its events wait in memory, at most
     ``max_tokens`` of them, while the transport's buffer is full.
@@ -108,10 +113,13 @@ class EventStream:
         async with cancel_when_gone(receive, self._generation):
             try:
                 async for updates in self._generation.updates():
+                    events = await self._write(updates) or self._sign(updates)
+                    if not events:
+                        continue
                     if not is_started:
                         await send(_start(self._headers))
                         is_started = True
-                    await send(_part(await self._write(updates)))
+                    await send(_part(events))
             except EngineError as exc:
                 if not is_started:
                     raise
@@ -127,8 +135,22 @@ class EventStream:
         num_scored = sum(one.part.num_scored for one in updates if isinstance(one, Delta))
         return await asyncio.to_thread(write) if num_scored > MAX_INLINE_SCORED else write()
 
+    def _sign(self, updates: list[Update]) -> bytes:
+        """Return a chunk that says how many tokens there are, where that is asked for.
+
+        What lets no text out for long (a call that is not whole, a stop string that has begun)
+        would else look like an engine that hangs.
+        """
+        if not self._usage.is_progress:
+            return b""
+        usage = json.dumps(self._usage.usage.as_dict())
+        idle = self._shape.idle(updates[-1].index)
+        return f'{self._prefix}{idle}],"usage":{usage}}}\n\n'.encode()
+
     def _chunk(self, update: Update) -> bytes:
         self._usage.usage.count(update)
+        if isinstance(update, Delta) and update.part.is_empty:
+            return b""
         shape = self._shape
         choices = shape.delta(update) if isinstance(update, Delta) else shape.end(update)
         besides = [shape.beside(update), *[""] * len(choices)]

@@ -22,6 +22,8 @@ class Usage:
         )
         self._num_output: dict[int, int] = {}
         self._num_cached = 0
+        self._num_unknown = sum(self._is_first)
+        """Prompts of which nobody knows yet what the prefix cache held."""
 
     def count(self, update: Update) -> None:
         """Take in one update."""
@@ -29,15 +31,18 @@ class Usage:
             self._num_output[update.index] = update.record.num_output_tokens
             if self._is_first[update.index]:
                 self._num_cached += update.record.num_cached_tokens
+                self._num_unknown -= 1
         else:
             self._num_output[update.index] = update.num_tokens
 
     def as_dict(self) -> dict[str, Any]:
         """Return OpenAI's ``usage`` object for what was counted so far."""
         num_output = sum(self._num_output.values())
-        return {
+        counts: dict[str, Any] = {
             "prompt_tokens": self._num_prompt,
             "completion_tokens": num_output,
             "total_tokens": self._num_prompt + num_output,
-            "prompt_tokens_details": {"cached_tokens": self._num_cached},
         }
+        if not self._num_unknown:
+            counts["prompt_tokens_details"] = {"cached_tokens": self._num_cached}
+        return counts

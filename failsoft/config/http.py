@@ -9,6 +9,8 @@ DEADLINE_HEADER = "x-failsoft-deadline-ms"
 """A request's: milliseconds until its caller has no use for an answer."""
 MAX_DEADLINE_MS = 86_400_000
 """A day: a longer one is a mistake of unit."""
+PROGRESS_HEADER = "x-failsoft-progress"
+"""A request's to an engine: ``on`` asks for a sign of each token whose text is held."""
 VERSION_HEADER = "x-failsoft-version"
 """A reply's: the whole digest of the version that writes it."""
 RUNG_HEADER = "x-failsoft-rung"

@@ -168,7 +168,7 @@ class TimeoutConfig:
     connect_s: Seconds = 2.0
     first_token_s: Seconds = 10.0
     gap_s: Seconds = 5.0
-    """Between two content deltas; a keep-alive comment does not reset it."""
+    """Between two tokens, also where their text is held; a keep-alive comment resets nothing."""
     total_s: Seconds | None = None
     """None leaves it to the call's deadline."""
 

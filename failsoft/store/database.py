@@ -22,6 +22,7 @@ from failsoft.config.secrets import read_secret
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import StoreError
 from failsoft.store.fork import ForkGate
+from failsoft.store.numbered import heed_numbered
 
 JOURNAL_LIMIT_BYTES = 64 * 1024**2
 """What a finished WAL is cut back to."""
@@ -212,7 +213,7 @@ class Database:
     def _postgres_engine(self, url: sa.URL, *, is_reader: bool) -> sa.Engine:
         options = "-c default_transaction_read_only=on" if is_reader else ""
         try:
-            return sa.create_engine(
+            engine = sa.create_engine(
                 url,
                 hide_parameters=True,
                 pool_size=2,
@@ -224,8 +225,10 @@ class Database:
                     "options": options,
                 },
             )
+            heed_numbered(engine)
         except ImportError as exc:
             raise self.error('psycopg is missing: pip install "failsoft[postgres]"') from exc
+        return engine
 
     def _make_private(self) -> None:
         """Make the file, or tighten it: SQLite gives its -wal and -shm the same mode."""

@@ -7,6 +7,7 @@ cost of building a statement for each would be most of the writer's time.
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import StrEnum
+from itertools import count
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, get_args
 from uuid import uuid4
@@ -52,11 +53,15 @@ class Insert(NamedTuple):
     """The first column is the key, and the row with the newest *stamp* is kept; None keeps the
     first one."""
 
-    def statement(self, num_rows: int, placeholder: str) -> str:
-        """Return the SQL for *num_rows*; *placeholder* is the driver's (``?`` or ``%s``)."""
+    def statement(self, num_rows: int, *, is_numbered: bool) -> str:
+        """Return the SQL for *num_rows*, its parameters ``$1`` and on or all ``?``."""
+        numbers = count(1)
+        rows = [
+            [f"${next(numbers)}" if is_numbered else "?" for _ in self.columns]
+            for _ in range(num_rows)
+        ]
+        values = ", ".join(f"({', '.join(row)})" for row in rows)
         names = ", ".join(self.columns)
-        marks = "(" + ", ".join([placeholder] * len(self.columns)) + ")"
-        values = ", ".join([marks] * num_rows)
         return f"INSERT INTO {self.table} ({names}) VALUES {values} {self.conflict}"  # noqa: S608
 
 

@@ -22,6 +22,7 @@ from failsoft.call_records import (
 )
 from failsoft.errors import StoreError
 from failsoft.store.batch import BatchWriter, Prepared, Unfit, is_about_a_row
+from failsoft.store.breath import Breath
 from failsoft.store.database import Database
 from failsoft.store.rows import INSERTS, RecordKind
 from failsoft.store.tally import Tally, WriterStats
@@ -30,11 +31,6 @@ BATCH_ROWS = 500
 FLUSH_S = 0.1
 """Age at which a record is written: the promise is 200 ms, a late thread gets the rest."""
 
-_ROWS_A_BREATH = 32
-"""Rows made between two breaths: making one holds the interpreter's lock, which a caller
-would otherwise wait for up to its switch interval of 5 ms."""
-_BREATH_S = 1e-5
-"""Sleeping lets go of the lock for as long as a waiting thread takes to wake; 0 does not."""
 _FIRST_RETRY_S = 0.1
 _LAST_RETRY_S = 5.0
 _log = logging.getLogger(__name__)
@@ -85,7 +81,8 @@ class RecordWriter:
         self._settled = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_busy = False
-        self._drained_s = 0.0
+        self._num_flushing = 0
+        self._batch_at_s = 0.0
 
     # The call path: an append and two flag reads.
 
@@ -149,11 +146,15 @@ class RecordWriter:
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until all that is queued is written or dropped; False when that took too long."""
-        self._full.set()
         with self._settled:
-            return self._settled.wait_for(
-                lambda: not self._queue and not self._is_busy, timeout=timeout_s
-            )
+            self._num_flushing += 1
+            self._full.set()
+            try:
+                return self._settled.wait_for(
+                    lambda: not self._queue and not self._is_busy, timeout=timeout_s
+                )
+            finally:
+                self._num_flushing -= 1
 
     def close(self, timeout_s: float) -> None:
         """Write what is queued; drop and count what a failing database does not take."""
@@ -173,10 +174,16 @@ class RecordWriter:
     def _run(self) -> None:
         while not self._closing.is_set():
             self._some.wait()
+            self._full.wait(max(0.0, self._batch_at_s + FLUSH_S - time.monotonic()))
             self._some.clear()
-            self._full.wait(max(0.0, self._drained_s + FLUSH_S - time.monotonic()))
             self._full.clear()
-            self._drain()
+            self._write_batch()
+            # What came meanwhile waits for its own time: a transaction for each few rows
+            # costs a caller more than the rows do.
+            if self._queue:
+                self._some.set()
+            if len(self._queue) >= BATCH_ROWS or self._num_flushing:
+                self._full.set()
         self._drain()
         if not self._tally.is_failing:
             self._tell(is_last=True)
@@ -185,27 +192,31 @@ class RecordWriter:
     def _drain(self) -> None:
         """Write batch after batch until the queue is empty."""
         while self._queue:
-            self._is_busy = True
-            self._drained_s = time.monotonic()
-            num = min(len(self._queue), BATCH_ROWS)
-            items = [self._queue.popleft() for _ in range(num)]
-            try:
-                self._settle(self._prepare(items))
-                self._on_batch()
-            except Exception:  # noqa: BLE001 - the thread must outlive a bug of ours
-                _log.exception("a bug in the record writer lost a batch")
-                for kind, _record in items:
-                    self._tally.drop(kind)
-            finally:
-                with self._settled:
-                    self._is_busy = False
-                    self._settled.notify_all()
+            self._write_batch()
 
-    def _prepare(self, items: Sequence[tuple[RecordKind, Any]]) -> list[Prepared]:
+    def _write_batch(self) -> None:
+        """Write or drop up to `BATCH_ROWS` of the queue; none when it is empty."""
+        self._is_busy = True
+        self._batch_at_s = time.monotonic()
+        breath = Breath()
+        items = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_ROWS))]
+        try:
+            if items:
+                self._settle(self._prepare(items, breath), breath)
+                self._on_batch()
+        except Exception:  # noqa: BLE001 - the thread must outlive a bug of ours
+            _log.exception("a bug in the record writer lost a batch")
+            for kind, _record in items:
+                self._tally.drop(kind)
+        finally:
+            with self._settled:
+                self._is_busy = False
+                self._settled.notify_all()
+
+    def _prepare(self, items: Sequence[tuple[RecordKind, Any]], breath: Breath) -> list[Prepared]:
         prepared: list[Prepared] = []
-        for number, (kind, record) in enumerate(items, start=1):
-            if number % _ROWS_A_BREATH == 0:
-                time.sleep(_BREATH_S)
+        for kind, record in items:
+            breath.take_when_due()
             try:
                 prepared.append(Prepared(kind, INSERTS[kind].to_row(record), record))
                 if kind is RecordKind.ATTEMPT:
@@ -214,14 +225,14 @@ class RecordWriter:
                 self._lose(kind, record, f"{type(exc).__name__} in a {kind} record")
         return prepared
 
-    def _settle(self, batch: list[Prepared]) -> None:
+    def _settle(self, batch: list[Prepared], breath: Breath) -> None:
         """Write *batch*, however long the database takes; drop it only when closing."""
         wait_s = _FIRST_RETRY_S
         is_last = False
         while True:
             is_last = self._closing.is_set()
             try:
-                unfit = self._write(batch)
+                unfit = self._write(batch, breath)
                 break
             except StoreError as exc:
                 self._tally.fail(str(exc))
@@ -230,6 +241,7 @@ class RecordWriter:
                     break
                 self._closing.wait(wait_s)
                 wait_s = min(2 * wait_s, _LAST_RETRY_S)
+        breath.take_when_due()
         for item, why in unfit:
             self._lose(item.kind, item.record, why)
         lost = {id(item) for item, _ in unfit}
@@ -241,18 +253,18 @@ class RecordWriter:
         if len(unfit) < len(batch):
             self._tell(is_last=False)
 
-    def _write(self, batch: list[Prepared]) -> list[Unfit]:
+    def _write(self, batch: list[Prepared], breath: Breath) -> list[Unfit]:
         """Write *batch* and return the rows that are unfit.
 
         Raises:
             StoreError: The database refused; the batch may be tried again.
         """
         try:
-            self._batches.insert(batch)
+            self._batches.insert(batch, breath)
         except (StoreError, OverflowError, UnicodeError) as exc:
             if not is_about_a_row(exc):
                 raise
-            return self._batches.insert_each(batch)
+            return self._batches.insert_each(batch, breath)
         return []
 
     def _lose(self, kind: RecordKind, record: Any, why: str) -> None:

@@ -5,9 +5,8 @@ noise, so whatever sense an answer makes is its grammar's doing.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import httpx2
@@ -37,15 +36,27 @@ class TinyServer:
 
 
 @contextlib.contextmanager
-def tiny_server(**config: Any) -> Iterator[TinyServer]:
-    """Serve the random model until the block ends."""
+def tiny_server(
+    *, before_forward: Callable[[], None] | None = None, **config: Any
+) -> Iterator[TinyServer]:
+    """Serve the random model until the block ends.
+
+    Args:
+        before_forward: Called on the engine's thread before each forward: to slow or halt it.
+        config: Fields of the engine's configuration.
+    """
     vocab_size = byte_level_tokenizer().get_vocab_size() + NUM_PADDING
     settings = {**SERVED["llama"], "vocab_size": vocab_size, "max_position_embeddings": 1024}
     served = make_served(
         vocab_size=vocab_size, max_model_len=1024, compiler=tiny_compiler(NUM_PADDING)
     )
-    opened = serving_model(
-        partial(make_model, "llama", settings), served, EngineConfig(num_threads=1, **config)
-    )
+
+    def make() -> Any:
+        model = make_model("llama", settings)
+        if before_forward is not None:
+            model.register_forward_pre_hook(lambda *_: before_forward())
+        return model
+
+    opened = serving_model(make, served, EngineConfig(num_threads=1, **config))
     with opened as (engine, _, url, client):
         yield TinyServer(engine=engine, url=url, client=client)
