@@ -1,8 +1,10 @@
-"""Notices that an endpoint reports another model or fingerprint than it did: ``version.drift``.
+"""Notices that an endpoint elsewhere reports another model or fingerprint: ``version.drift``.
 
-The writer's thread shows each attempt's row here: a look into a small memory. What is news waits
-for the next upkeep, where one transaction on ``reported`` decides, over every process that
-shares the store, whether it is an event. Stamps are UTC epoch milliseconds.
+An engine of ours says which version it runs, and a move of its pin is no drift: only replies
+without a version digest count. The writer's thread shows each attempt's row here: a look into a
+small memory. What is news waits for the next upkeep, where one transaction on ``reported``
+decides, over every process that shares the store, whether it is an event. Stamps are UTC epoch
+milliseconds.
 
 A hosted API alternates between a handful of fingerprints, so an event is only for a pair of model
 and fingerprint that its endpoint did not report for `FORGET_MS`, or never; the first pair ever is
@@ -59,6 +61,8 @@ class DriftWatch:
 
     def see(self, attempt: AttemptRecord) -> None:
         """Take in one attempt; on the writer's thread, never blocks on the database."""
+        if attempt.version_digest is not None:
+            return
         if attempt.reported_model is None and attempt.reported_fingerprint is None:
             return
         model, fingerprint = attempt.reported_model or "", attempt.reported_fingerprint or ""

@@ -34,6 +34,7 @@ class Replies:
         model: str | None = "m-1",
         at_ms: int = START_MS,
         endpoint: str = "hosted",
+        version_digest: str | None = None,
     ) -> None:
         """Record a reply for each of *fingerprints*, and let the upkeep settle after each."""
         for fingerprint in fingerprints:
@@ -43,6 +44,7 @@ class Replies:
                 endpoint=endpoint,
                 reported_model=model,
                 reported_fingerprint=fingerprint,
+                version_digest=version_digest,
                 started_at_ms=at_ms,
             )
             self.store.recorder.record_attempt(attempt)
@@ -172,6 +174,7 @@ def test_a_program_that_ends_at_once_still_notes_what_it_saw(
                     fingerprint,
                     endpoint="hosted",
                     reported_fingerprint=fingerprint,
+                    version_digest=None,
                     started_at_ms=START_MS,
                 )
             )
@@ -211,3 +214,11 @@ def test_a_known_pair_costs_no_transaction(
     watch.see(make_attempt("x", endpoint="hosted", reported_model="m-1", reported_fingerprint="a"))
 
     assert watch._news == {}
+
+
+def test_an_engine_of_ours_that_moved_to_another_version_has_not_drifted(replies: Replies) -> None:
+    """Its replies say which version wrote them: a moved pin is on record as that."""
+    replies.report("v1", version_digest="1" * 64)
+    replies.report("v2", model="m-2", version_digest="2" * 64)
+
+    assert replies.told() == []
