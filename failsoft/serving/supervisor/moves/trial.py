@@ -4,7 +4,8 @@ Each function asks the running process itself, over its own URL; what it says of
 file counts for nothing here.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,9 +43,8 @@ async def warm_up(engine: RunningEngine, *, answer_s: float) -> None:
         TrialError: It does not answer one.
     """
     limit = (engine.max_model_len or max(WARM_UP_WORDS) * 8) // _WORDS_PER_TOKEN_FLOOR
-    for words in WARM_UP_WORDS:
-        prompt = " ".join(["word"] * max(1, min(words, limit)))
-        await _chat(engine, prompt, max_tokens=_WARM_UP_TOKENS, answer_s=answer_s)
+    prompts = [" ".join(["word"] * max(1, min(words, limit))) for words in WARM_UP_WORDS]
+    await _chat_all(engine, prompts, max_tokens=_WARM_UP_TOKENS, answer_s=answer_s)
 
 
 async def reported_digest(engine: RunningEngine, *, answer_s: float) -> str:
@@ -84,11 +84,8 @@ async def smoke(engine: RunningEngine, *, digest: str, answer_s: float) -> list[
     Raises:
         TrialError: One has no text, no end, or another version's name.
     """
-    replies = []
-    for prompt in SMOKE_PROMPTS:
-        reply = await _chat(engine, prompt, max_tokens=_SMOKE_TOKENS, answer_s=answer_s)
-        replies.append(_judge(reply, digest))
-    return replies
+    replies = await _chat_all(engine, SMOKE_PROMPTS, max_tokens=_SMOKE_TOKENS, answer_s=answer_s)
+    return [_judge(reply, digest) for reply in replies]
 
 
 def _judge(reply: HttpReply, digest: str) -> SmokeReply:
@@ -109,6 +106,25 @@ def _judge(reply: HttpReply, digest: str) -> SmokeReply:
 def as_proof(replies: list[SmokeReply]) -> list[dict[str, object]]:
     """Return *replies* as JSON values."""
     return [asdict(reply) for reply in replies]
+
+
+async def _chat_all(
+    engine: RunningEngine, prompts: Sequence[str], *, max_tokens: int, answer_s: float
+) -> list[HttpReply]:
+    """Ask all of *prompts* at once, as callers do; return the replies in their order.
+
+    Raises:
+        TrialError: It does not answer one.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            asked = [
+                group.create_task(_chat(engine, prompt, max_tokens=max_tokens, answer_s=answer_s))
+                for prompt in prompts
+            ]
+    except* TrialError as several:
+        raise several.exceptions[0] from None
+    return [task.result() for task in asked]
 
 
 async def _chat(
