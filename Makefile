@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+# Most tests wait for processes and sockets: two at once take half the time of one by one.
+JOBS   ?= 2
 
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
@@ -29,7 +31,7 @@ run: $(RUN_STAMP) ## start the default engine: make run ARGS="--port 8123"
 	@exec $(BIN)/failsoft up $(ARGS)
 
 test: $(DEV_STAMP) ## run every test and doctest (at most 10 minutes on 2 cores)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(DEV_STAMP) ## ruff, mypy --strict, import order
 	$(BIN)/ruff check .

@@ -73,7 +73,15 @@ def _root(
 
 _EXTRAS = {
     "server": frozenset(
-        {"flask", "prometheus_client", "starlette", "uvicorn", "uvloop", "waitress"}
+        {
+            "apscheduler",
+            "flask",
+            "prometheus_client",
+            "starlette",
+            "uvicorn",
+            "uvloop",
+            "waitress",
+        }
     ),
     "engine": frozenset(
         {

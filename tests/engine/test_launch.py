@@ -66,7 +66,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr("failsoft.engine.models.resolve.resolve_version", resolve)
     monkeypatch.setattr("failsoft.engine.models.load.load_model", lambda v, **_: LOADED)
     monkeypatch.setattr("failsoft.engine.engine.Engine.from_model", start)
-    monkeypatch.setattr("failsoft.engine.launch.ServerMetrics", lambda engine, name: None)
+    monkeypatch.setattr("failsoft.engine.launch.ServerMetrics", lambda *_, **__: None)
     return seen
 
 

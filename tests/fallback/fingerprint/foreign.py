@@ -11,6 +11,12 @@ from typing import Any, Self
 Refuses = Callable[[str, dict[str, Any]], int | None]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    """Connections that wait; with the usual 5 some of a dozen at once are dropped for seconds."""
+
+
 class Foreign:
     """Answers every question with a sentence of its own model.
 
@@ -35,8 +41,7 @@ class Foreign:
         self.headers: dict[str, str] = {}
         self.bodies: list[dict[str, Any]] = []
         self._rng = random.Random(1)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True

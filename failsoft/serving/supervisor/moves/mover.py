@@ -45,6 +45,8 @@ class Mover:
         self._is_local = is_local
         self._runs: dict[str, tuple[MoveRun, asyncio.Task[None]]] = {}
         self._left: list[PinMove] = []
+        self._own: set[str] = set()
+        """Moves that this supervisor took on: a store that came late shows them as open too."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_begun = False
         self._is_over = False
@@ -115,7 +117,7 @@ class Mover:
         parts.standing.take_pins(known.pins.values())
         if not self._has_begun:  # later ones are this supervisor's own
             self._has_begun = True
-            self._left = known.open_moves
+            self._left = [move for move in known.open_moves if move.move_id not in self._own]
         self._note_known()
         for line in pin_differences(parts.standing.file, known.pins, known.behind):
             self._say(line, Tone.WARNING)
@@ -166,6 +168,7 @@ class Mover:
 
     def _start(self, run: MoveRun, work: Coroutine[Any, Any, None]) -> None:
         slot = run.move.slot
+        self._own.add(run.move.move_id)
         task = asyncio.create_task(work, name=f"move of {slot}")
         self._runs[slot] = (run, task)
         task.add_done_callback(lambda task: self._note_end(slot, task))
