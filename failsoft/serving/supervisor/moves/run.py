@@ -14,6 +14,7 @@ from failsoft.pin_records import MoveState, PinMove
 from failsoft.serving.supervisor.keeper import Keeper
 from failsoft.serving.supervisor.moves.bring_up import BringUp
 from failsoft.serving.supervisor.moves.candidate import Candidate
+from failsoft.serving.supervisor.moves.known_pins import note_pins
 from failsoft.serving.supervisor.moves.move_log import MoveLog
 from failsoft.serving.supervisor.moves.news import MoveNews
 from failsoft.serving.supervisor.moves.parts import MoveOverError, MoveParts
@@ -147,6 +148,8 @@ class MoveRun:
         parts.standing.let_go(slot)
         parts.standing.pin(slot, self.move.to)
         try:
+            # Before the move ends: the next start may find no store.
+            note_pins(parts.home, parts.standing.file.store.url, parts.standing.moved)
             parts.keep_settings()
             promote_candidate(parts.home, slot, self._candidate.pid)
         except (OSError, CandidateGoneError) as exc:

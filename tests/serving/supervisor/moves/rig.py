@@ -77,9 +77,15 @@ class Pins:
                 return None
             return engine if engine.pid == child.pid else None
 
-        self.up.wait_for(lambda: found() is not None)
-        engine = found()
-        assert engine is not None
+        seen: list[RunningEngine] = []
+
+        def has_found() -> bool:
+            if (engine := found()) is not None:
+                seen.append(engine)
+            return bool(seen)
+
+        self.up.wait_for(has_found)
+        engine = seen[-1]
         return engine.version, engine.pid
 
     def stall(self, version: str, state: MoveState) -> Path:

@@ -62,7 +62,7 @@ def test_an_abort_is_taken_in_each_state_before_the_switch(tmp_path: Path) -> No
             stall.unlink()
             assert (ended.state, ended.reason) == (MoveState.ABORTED, "bob took it back")
             assert pins.serving() == before
-            assert pins.up.child("primary.new") is None
+            pins.up.wait_for(lambda: pins.up.child("primary.new") is None)
 
         stall = pins.stall("v1", MoveState.DRAINING)
         move = pins.ask()
