@@ -41,7 +41,7 @@ def measure_server() -> Iterator[Line]:
 
 
 def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
-    """Return what to measure, in order."""
+    """Return what to measure, in order; titles of what needs a quiet machine say Speed."""
     from benchmarks import (
         engine_exactness,
         engine_faults,
@@ -63,8 +63,11 @@ def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
         ("From a command to an answer", start),
         *exact,
         *architectures,
-        ("Throughput", partial(engine_throughput.measure_ragged, is_short=is_short)),
-        ("Prefix cache", partial(engine_throughput.measure_shared_prefix, is_short=is_short)),
+        ("Speed: throughput", partial(engine_throughput.measure_ragged, is_short=is_short)),
+        (
+            "Speed: prefix cache",
+            partial(engine_throughput.measure_shared_prefix, is_short=is_short),
+        ),
         ("Memory", partial(engine_memory.measure, is_short=is_short)),
         ("Faults in a forward", engine_faults.measure_forward),
         ("Faults of the model store", partial(engine_faults.measure_store, is_short=is_short)),
@@ -73,4 +76,4 @@ def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
 
 
 if __name__ == "__main__":
-    prove("The engine", measurements, about=__doc__)
+    prove("The engine", measurements, about=__doc__, has_speed=True)
