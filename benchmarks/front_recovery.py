@@ -15,20 +15,24 @@ from benchmarks.up_session import UpSession, wait_for
 from failsoft.config.schema import BUILT_IN_FILE, load_settings
 
 MAX_FIRST_TOKEN_S = 1.0
+SHORT_FIRST_TOKEN_S = 2.0
+"""What CI allows, whose machines differ: without 8-bit instructions rung 2 alone takes nearly 1 s."""
 BACK_S = 120.0
 WARM_S = 3.0
 COUNTRIES = ("France", "Italy", "Spain", "Poland", "Greece", "Japan", "Egypt", "Norway")
 """Answered in a sentence that ends by itself: only such replies are kept."""
 
 
-def measure_kill(up: UpSession, *, num_rounds: int) -> Iterator[Line]:
+def measure_kill(up: UpSession, *, is_short: bool) -> Iterator[Line]:
     """Yield what ``kill -9`` of the primary costs callers."""
+    num_rounds = 1 if is_short else 5
+    within_s = SHORT_FIRST_TOKEN_S if is_short else MAX_FIRST_TOKEN_S
     for number in range(1, num_rounds + 1):
         yield from _struck(
             up,
             signal.SIGKILL,
             what=f"kill -9 of the primary, round {number} of {num_rounds}",
-            within_s=MAX_FIRST_TOKEN_S,
+            within_s=within_s,
         )
 
 

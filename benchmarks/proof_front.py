@@ -18,7 +18,7 @@ def measure_deaths(*, is_short: bool) -> Iterator[Line]:
     """Yield the lines about one ``failsoft up`` whose engines die."""
     with running_up(slots=("primary", "small")) as up:
         yield from front_clients.measure_openai(up)
-        yield from front_recovery.measure_kill(up, num_rounds=1 if is_short else 5)
+        yield from front_recovery.measure_kill(up, is_short=is_short)
         yield from front_recovery.measure_silence(up)
         yield from front_recovery.measure_both_dead(up)
 
