@@ -16,7 +16,8 @@ from failsoft.config.schema import BUILT_IN_FILE, load_settings
 
 MAX_FIRST_TOKEN_S = 1.0
 SHORT_FIRST_TOKEN_S = 2.0
-"""What CI allows, whose machines differ: without 8-bit instructions rung 2 alone takes nearly 1 s."""
+"""What CI allows, whose machines differ: without 8-bit instructions rung 2 alone takes most of 1 s.
+"""
 BACK_S = 120.0
 WARM_S = 3.0
 COUNTRIES = ("France", "Italy", "Spain", "Poland", "Greece", "Japan", "Egypt", "Norway")
