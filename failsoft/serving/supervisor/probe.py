@@ -1,14 +1,10 @@
-"""Asks a process of ours how it is: one small HTTP request, and the CPU time it has used.
-
-Over asyncio's own streams: a question to a process that hangs must be given up at once when
-the supervisor stops, which a blocking client on a thread cannot be.
-"""
+"""Asks a process of ours how it is: one small HTTP request, and the CPU time it has used."""
 
 import asyncio
 import json
 import os
-from urllib.parse import urlsplit
 
+from failsoft.serving.supervisor.ask import exchange
 from failsoft.serving.supervisor.watch import Answer
 
 _MAX_REPLY_BYTES = 65_536
@@ -28,7 +24,7 @@ async def ask_health(url: str, *, timeout_s: float) -> Answer:
     """
     try:
         async with asyncio.timeout(timeout_s):
-            return answer_of(await _get(url))
+            return answer_of(await exchange(url, max_bytes=_MAX_REPLY_BYTES))
     except (TimeoutError, OSError):
         return "silent"
 
@@ -52,20 +48,6 @@ def answer_of(reply: bytes) -> Answer:
     except (ValueError, KeyError, TypeError):
         return "not_ready"
     return _REASONS.get(reason, "not_ready") if isinstance(reason, str) else "not_ready"
-
-
-async def _get(url: str) -> bytes:
-    parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-    try:
-        head = f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n"
-        writer.write(head.encode())
-        reply = b""
-        while len(reply) < _MAX_REPLY_BYTES and (part := await reader.read(_MAX_REPLY_BYTES)):
-            reply += part
-        return reply
-    finally:
-        writer.close()
 
 
 def cpu_seconds(pid: int) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from failsoft.config.http import VERSION_HEADER
 from failsoft.fallback.discovery import RunningEngine
-from failsoft.serving.supervisor.moves.ask import HttpReply, fetch
+from failsoft.serving.supervisor.ask import HttpReply, fetch
 
 WARM_UP_WORDS = (1, 24, 160)
 """Lengths of the prompts that come first: kernels and buffers are made for more than one."""

@@ -10,7 +10,7 @@ from failsoft.config.settings import Settings
 from failsoft.errors import PinError
 from failsoft.fallback.pins.pinned import pinned_version
 from failsoft.pin_records import PinnedVersion
-from failsoft.serving.supervisor.moves.ask import parse_reply
+from failsoft.serving.supervisor.ask import parse_reply
 from failsoft.serving.supervisor.moves.checking import (
     CheckReport,
     check_known_digest,

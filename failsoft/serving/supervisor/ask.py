@@ -1,7 +1,7 @@
-"""One HTTP request to an engine of ours, whole, over asyncio's own streams.
+"""One HTTP request to a process of ours, over asyncio's own streams.
 
-A question to a process that hangs must be given up at once when a move is taken back, which a
-blocking client on a thread cannot be.
+A question to a process that hangs must be given up at once when the supervisor stops or a move is
+taken back, which a blocking client on a thread cannot be.
 """
 
 import asyncio
@@ -52,10 +52,30 @@ async def fetch(
         ValueError: What answers speaks no HTTP, or sends more than `MAX_REPLY_BYTES`.
     """
     async with asyncio.timeout(timeout_s):
-        return parse_reply(await _exchange(url, token, body))
+        reply = await exchange(url, token=token, body=body, max_bytes=MAX_REPLY_BYTES + 1)
+    if len(reply) > MAX_REPLY_BYTES:
+        raise ValueError(f"the reply is longer than {MAX_REPLY_BYTES} bytes")
+    return parse_reply(reply)
 
 
-async def _exchange(url: str, token: str | None, body: Mapping[str, Any] | None) -> bytes:
+async def exchange(
+    url: str,
+    *,
+    token: str | None = None,
+    body: Mapping[str, Any] | None = None,
+    max_bytes: int,
+) -> bytes:
+    """Return what comes back, as it came: the first *max_bytes* bytes of it at least.
+
+    Args:
+        url: With host and port, over plain HTTP.
+        token: What the process asks of its callers.
+        body: Sent as JSON by a POST; None sends a GET.
+        max_bytes: When to stop reading.
+
+    Raises:
+        OSError: Nobody answers.
+    """
     parts = urlsplit(url)
     payload = b"" if body is None else json.dumps(body).encode()
     lines = [
@@ -71,10 +91,8 @@ async def _exchange(url: str, token: str | None, body: Mapping[str, Any] | None)
     try:
         writer.write("\r\n".join([*lines, "", ""]).encode() + payload)
         reply = b""
-        while part := await reader.read(65_536):
+        while len(reply) < max_bytes and (part := await reader.read(65_536)):
             reply += part
-            if len(reply) > MAX_REPLY_BYTES:
-                raise ValueError(f"the reply is longer than {MAX_REPLY_BYTES} bytes")
         return reply
     finally:
         writer.close()
