@@ -45,8 +45,6 @@ class Mover:
         self._is_local = is_local
         self._runs: dict[str, tuple[MoveRun, asyncio.Task[None]]] = {}
         self._left: list[PinMove] = []
-        self._own: set[str] = set()
-        """Moves that this supervisor took on: a store that came late shows them as open too."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_begun = False
         self._is_over = False
@@ -66,8 +64,11 @@ class Mover:
     def go_on(self) -> None:
         """Deal with what a supervisor before left, and take moves on from now on.
 
-        Call once the engines were told to start.
+        Call once the engines were told to start. While the store has not been read yet nothing
+        happens: `_learn` calls again, so that what others left is known before a move is taken on.
         """
+        if not self._has_begun:
+            return
         left, self._left = self._left, []
         for move in left:
             if move.state is MoveState.ASKED:
@@ -95,9 +96,10 @@ class Mover:
                 break
             except StoreError:
                 await asyncio.sleep(self._parts.rules.retry_s)
+        is_first = not self._has_begun
         self._take(known)
         self._parts.apply()
-        if self._left:
+        if is_first:
             self.go_on()
 
     async def _read(self) -> _Known:
@@ -117,7 +119,7 @@ class Mover:
         parts.standing.take_pins(known.pins.values())
         if not self._has_begun:  # later ones are this supervisor's own
             self._has_begun = True
-            self._left = [move for move in known.open_moves if move.move_id not in self._own]
+            self._left = known.open_moves
         self._note_known()
         for line in pin_differences(parts.standing.file, known.pins, known.behind):
             self._say(line, Tone.WARNING)
@@ -168,7 +170,6 @@ class Mover:
 
     def _start(self, run: MoveRun, work: Coroutine[Any, Any, None]) -> None:
         slot = run.move.slot
-        self._own.add(run.move.move_id)
         task = asyncio.create_task(work, name=f"move of {slot}")
         self._runs[slot] = (run, task)
         task.add_done_callback(lambda task: self._note_end(slot, task))
