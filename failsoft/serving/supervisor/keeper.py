@@ -17,6 +17,7 @@ from failsoft.serving.supervisor.child import CONFIG_EXIT, Child, Exit, Launch
 from failsoft.serving.supervisor.gate import StartGate, Ticket
 from failsoft.serving.supervisor.life import Ended, Life
 from failsoft.serving.supervisor.plan import ChildPlan
+from failsoft.serving.supervisor.state_file import now_ms
 from failsoft.serving.supervisor.terminal import Tone
 from failsoft.serving.supervisor.text import Piece
 
@@ -74,7 +75,7 @@ class Keeper:
         self._policy = RestartPolicy(plan.restart, random=around.random)
         self._child: Child | None = None
         self._life: Life | None = None
-        self._since_ms = _now_ms()
+        self._since_ms = now_ms()
         self._num_starts = 0
         self._last_exit: str | None = None
         self._was_ever_ready = False
@@ -272,9 +273,5 @@ class Keeper:
 
     def _enter(self, phase: ChildPhase) -> None:
         self.phase = phase
-        self._since_ms = _now_ms()
+        self._since_ms = now_ms()
         self._around.on_change()
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
