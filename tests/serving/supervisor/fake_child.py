@@ -33,8 +33,16 @@ def digest_of(config: Path, version: str) -> str:
 def stall(folder: Path, version: str, state: str) -> None:
     """Wait while ``<folder>/VERSION.stall`` names *state*."""
     path = folder / f"{version}.stall"
-    while path.exists() and path.read_text() == state:
+    while text_of(path) == state:
         time.sleep(0.02)
+
+
+def text_of(path: Path) -> str:
+    """Return what the file holds; empty where there is none, as once a test has removed it."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 class FakeChild:
@@ -62,8 +70,7 @@ class FakeChild:
     @property
     def fault(self) -> str:
         """How this version's answers are to be spoilt; empty where they are not."""
-        path = self.folder / f"{self.asked.get('version')}.fault"
-        return path.read_text() if path.exists() else ""
+        return text_of(self.folder / f"{self.asked.get('version')}.fault")
 
     def run(self) -> None:
         """Start, serve, and end by a signal."""
@@ -89,8 +96,8 @@ class FakeChild:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 """Say who answers; well, unless ``<folder>/NAME.health`` says otherwise."""
-                health = child.folder / f"{child.name}.health"
-                self.send_response(503 if health.exists() else 200)
+                health = text_of(child.folder / f"{child.name}.health")
+                self.send_response(503 if health else 200)
                 self.send_header("x-pid", str(os.getpid()))
                 self.end_headers()
                 if self.path == "/v1/models":
@@ -98,7 +105,7 @@ class FakeChild:
                     told = "0" * 64 if child.fault == "models" else child.digest
                     self.wfile.write(json.dumps({"data": [{"version_digest": told}]}).encode())
                     return
-                self.wfile.write(health.read_bytes() if health.exists() else b"{}")
+                self.wfile.write(health.encode() or b"{}")
 
             def do_POST(self) -> None:
                 """Answer a chat."""
