@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
+from failsoft.call_records import CachedReply
 from failsoft.errors import StoreError
 from failsoft.store.breath import Breath
 from failsoft.store.database import Database
@@ -19,12 +20,10 @@ _MAX_CHUNK = 32
 """Rows in one statement: sending them holds the interpreter's lock for about 0.1 ms."""
 
 
-class Prepared(NamedTuple):
-    """One record and its row, built once: a batch tried again is the same batch."""
-
-    kind: RecordKind
-    row: Row
-    record: Any
+Prepared = tuple[RecordKind, Row, CachedReply | None]
+"""A row, built once: a batch tried again is the same batch. The record is kept of a reply only,
+whose part is told how it ended. No named tuple: those never leave the garbage collector's sight.
+"""
 
 
 class Unfit(NamedTuple):
@@ -51,8 +50,8 @@ class BatchWriter:
             UnicodeError: A text is not UTF-8.
         """
         rows: dict[RecordKind, list[Row]] = {}
-        for item in batch:
-            rows.setdefault(item.kind, []).append(item.row)
+        for kind, row, _ in batch:
+            rows.setdefault(kind, []).append(row)
         with self._database.write() as connection:
             breath.take_when_due()
             for kind, several in rows.items():

@@ -1,8 +1,8 @@
 """Notices that an endpoint elsewhere reports another model or fingerprint: ``version.drift``.
 
 An engine of ours says which version it runs, and a move of its pin is no drift: only replies
-without a version digest count. The writer's thread shows each attempt's row here: a look into a
-small memory. What is news waits for the next upkeep, where one transaction on ``reported``
+without a version digest count. The writer shows each attempt here as it is handed over: a look
+into a small memory. What is news waits for the next upkeep, where one transaction on ``reported``
 decides, over every process that shares the store, whether it is an event. Stamps are UTC epoch
 milliseconds.
 
@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from failsoft.call_records import AttemptRecord, EventRecord
 from failsoft.store.database import Database
-from failsoft.store.rows import INSERTS, RecordKind, short
+from failsoft.store.rows import INSERTS, short
 from failsoft.store.schema import events, reported
 
 KIND = "version.drift"
@@ -60,7 +60,7 @@ class DriftWatch:
         self._news: dict[Pair, int] = {}
 
     def see(self, attempt: AttemptRecord) -> None:
-        """Take in one attempt; on the writer's thread, never blocks on the database."""
+        """Take in one attempt, on the call path: never blocks on the database."""
         if attempt.version_digest is not None:
             return
         if attempt.reported_model is None and attempt.reported_fingerprint is None:
@@ -150,5 +150,5 @@ def _is(pair: Pair) -> sa.ColumnElement[bool]:
 
 
 def _event_values(event: EventRecord) -> dict[str, object]:
-    insert = INSERTS[RecordKind.EVENT]
+    insert = INSERTS["event"]
     return dict(zip(insert.columns, insert.to_row(event), strict=True))

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from failsoft.call_records import CachedReply, ReplyStoreSize, ServedVersion
 from failsoft.store.database import Database
-from failsoft.store.rows import RecordKind, reply_bytes, short, to_reply
+from failsoft.store.rows import reply_bytes, short, to_reply
 from failsoft.store.schema import replies, served
 from failsoft.store.writer import RecordWriter
 
@@ -104,7 +104,7 @@ class SqlReplyStore:
     def put(self, reply: CachedReply) -> None:
         """Queue *reply*; never blocks, never raises. One larger than the cap is dropped."""
         if reply_bytes(reply) > self._max_bytes:
-            self._writer.drop(RecordKind.REPLY)
+            self._writer.drop("reply")
             return
         with self._lock:
             older = self._pending.get(reply.key)

@@ -50,12 +50,12 @@ class Tally:
     def write(self, kinds: Iterable[RecordKind]) -> None:
         """Count written records; the writer's thread only."""
         for kind, num in Counter(kinds).items():
-            self._written[kind.value] += num
+            self._written[kind] += num
 
     def drop(self, kind: RecordKind, why: str | None = None) -> None:
         """Count a dropped record."""
         with self._lock:
-            self._dropped[kind.value] += 1
+            self._dropped[kind] += 1
             self._last_error = why or self._last_error
 
     def fail(self, error: str) -> None:

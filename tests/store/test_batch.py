@@ -16,7 +16,7 @@ from failsoft.store import Store
 from failsoft.store.batch import BatchWriter, Prepared
 from failsoft.store.breath import Breath
 from failsoft.store.numbered import IS_NUMBERED
-from failsoft.store.rows import INSERTS, RecordKind
+from failsoft.store.rows import INSERTS
 from tests.store.waiting import wait_until
 
 OpenStore = Callable[..., Store]
@@ -50,13 +50,12 @@ def test_others_are_let_in_between_the_statements_of_a_transaction(
     """SQLite lets go of the lock for less than a thread takes to wake: callers waited 3 ms."""
     database = open_store()._database
     seen: list[str] = []
-    batch = []
+    batch: list[Prepared] = []
     for _ in range(100):
         call = make_call()
         attempt = make_attempt(call.call_id)
-        batch.append(Prepared(RecordKind.CALL, INSERTS[RecordKind.CALL].to_row(call), call))
-        row = INSERTS[RecordKind.ATTEMPT].to_row(attempt)
-        batch.append(Prepared(RecordKind.ATTEMPT, row, attempt))
+        batch.append(("call", INSERTS["call"].to_row(call), None))
+        batch.append(("attempt", INSERTS["attempt"].to_row(attempt), None))
     ticks = (tick * sys.getswitchinterval() / 2 for tick in count())
     breath = Breath(clock=lambda: next(ticks), sleep=lambda _s: seen.append("breath"))
 

@@ -1,10 +1,11 @@
 """When the writer's thread begins a transaction, and what it lets happen meanwhile."""
 
+import gc
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from failsoft.call_records import CallRecord
+from failsoft.call_records import AttemptRecord, CallRecord
 from failsoft.config.settings import StoreConfig
 from failsoft.store import Store, writer
 from failsoft.store.database import Database
@@ -12,6 +13,7 @@ from failsoft.store.writer import BATCH_ROWS, RecordWriter
 from tests.store.waiting import wait_until
 
 MakeCall = Callable[..., CallRecord]
+MakeAttempt = Callable[..., AttemptRecord]
 NEVER_S = 1e9
 
 
@@ -75,3 +77,29 @@ def test_a_flush_writes_what_came_during_it(patient: Patient, make_call: MakeCal
     assert patient.writer.flush(10)
 
     assert patient.num_written == [1, 4]
+
+
+def test_what_is_queued_is_nothing_to_the_garbage_collector(
+    patient: Patient, make_call: MakeCall, make_attempt: MakeAttempt
+) -> None:
+    """Records that outlived two young collections brought on full ones, of 65 to 100 ms each."""
+    queue = patient.writer._queue
+    for _ in range(20):
+        patient.writer.record_call(make_call(version_digest="d" * 64, cost=0.1, ttft_s=0.2))
+        patient.writer.record_attempt(make_attempt("c"))
+
+    gc.collect(0)  # lets go of the rows
+    gc.collect(1)  # and of what held them
+
+    assert len(queue) == 40
+    assert not any(gc.is_tracked(item) for item in queue)
+
+
+def test_a_record_of_the_wrong_type_is_dropped_and_counted(patient: Patient) -> None:
+    """Its row is made on the call path, which it must not break."""
+    patient.writer.record_call("no call")  # type: ignore[arg-type]
+    patient.writer.record_attempt(None)  # type: ignore[arg-type]
+
+    stats = patient.writer.stats()
+    assert stats.dropped_total == {"call": 1, "attempt": 1}
+    assert stats.last_error == "AttributeError in the record of kind 'attempt'"
