@@ -2,7 +2,7 @@
 
 The choice is kept in the store under the model's digest and the machine's identity,
 with its numbers, so that one version keeps one digest on one machine. Imports torch
-inside its functions. Times are seconds by ``time.perf_counter``.
+inside its functions, and not where the record tells. Times are seconds by ``time.perf_counter``.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from failsoft.engine.models.gguf_header import read_gguf_header
 from failsoft.engine.models.model_files import GGUF_NAME, read_json
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.engine.models.version import canonical_json
+from failsoft.engine.torch_build import torch_build
 
 ROWS = {"prefill": 64, "decode": 8}
 """Tokens in the two forwards that are timed: one prompt chunk, and a batch of decodes."""
@@ -76,9 +77,7 @@ def choose_dtype(
         if record:
             return DtypeChoice(**record)  # type: ignore[arg-type]
         if has_bfloat16 is None:
-            from failsoft.engine import device as devices
-
-            has_bfloat16 = devices.has_bfloat16(device)
+            has_bfloat16 = _has_bfloat16(device)
         if has_bfloat16:
             choice = _measured(model, machine, device, measure or time_layer)
         else:
@@ -128,11 +127,31 @@ def layer_widths(model: StoredModel) -> Widths:
 
 def machine_identity(device: str) -> str:
     """Return what timings depend on: the processor's or device's name, and torch's version."""
+    version = torch_build().version
+    if not device.startswith("cuda"):
+        return f"{_processor_name()}, torch {version}"
     import torch
 
-    if device.startswith("cuda"):
-        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
-    return f"{_processor_name()}, torch {torch.__version__}"
+    return f"{torch.cuda.get_device_name(device)}, torch {version}"
+
+
+def computes_bfloat16(device: str, *, store: ModelStore) -> bool:
+    """Return whether *device* multiplies bfloat16 in hardware; a CPU's answer is recorded."""
+    if device != "cpu":
+        return _has_bfloat16(device)
+    path = choice_path("bfloat16", machine_identity(device), store=store)
+    record = read_json(path)
+    if not record:
+        record = {"has_bfloat16": _has_bfloat16(device)}
+        with store.lock("dtype-bfloat16"):
+            store.write(path, canonical_json(record))
+    return record["has_bfloat16"] is True
+
+
+def _has_bfloat16(device: str) -> bool:
+    from failsoft.engine import device as devices
+
+    return devices.has_bfloat16(device)
 
 
 def _processor_name() -> str:

@@ -1,8 +1,8 @@
 """Whether a version can be served here: its bytes, its digest, and the memory it will take.
 
 What is asked before an engine is started beside another. Fetches and converts nothing, and
-changes nothing but the note of what dtype ``auto`` means on this machine. Imports torch
-inside its functions, once the bytes are known to be good.
+changes nothing but the notes of what dtype ``auto`` means and whether bfloat16 is native on this
+machine. Imports torch only where those notes or a GPU's memory ask for it.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +12,7 @@ from failsoft.config.engine import EngineConfig
 from failsoft.engine.free_memory import available_bytes
 from failsoft.engine.models.absolute import as_table, with_absolute_paths
 from failsoft.engine.models.convert import conversion_folder, find_conversion
+from failsoft.engine.models.dtype_choice import computes_bfloat16
 from failsoft.engine.models.fetch import find_model
 from failsoft.engine.models.memory_needs import MemoryNeeds, memory_needs
 from failsoft.engine.models.resolve import (
@@ -23,6 +24,7 @@ from failsoft.engine.models.resolve import (
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.engine.models.verify import verify_model
 from failsoft.engine.models.version import Version
+from failsoft.engine.torch_build import auto_device
 from failsoft.errors import FailsoftError, ModelError, ModelFileError
 
 
@@ -101,9 +103,7 @@ def _check_stored(
 ) -> VersionCheck:
     if bad := _bad_files(plan, stored, store, conversions=[]):
         return replace(found, problems=bad)
-    from failsoft.engine.device import has_bfloat16, pick_device
-
-    device = pick_device("auto")
+    device = auto_device()
     try:
         version = build_version(plan, stored, dtype=None, store=store, device=device)
         found = replace(found, version=version, available_bytes=_available(device))
@@ -114,7 +114,8 @@ def _check_stored(
             _loaded_folder(version, stored, store),
             config=EngineConfig(**plan.settings.engine_options),
             device=device,
-            computes_bfloat16=has_bfloat16(device),
+            computes_bfloat16=version.weights_dtype == "bfloat16"
+            and computes_bfloat16(device, store=store),
         )
     except FailsoftError as exc:
         return replace(found, files_good=True, problems=(_problem(plan, exc),))

@@ -19,6 +19,7 @@ from failsoft.engine.models.resolve import (
 )
 from failsoft.engine.models.store import ModelStore, StoredModel
 from failsoft.engine.models.version import Version
+from failsoft.engine.torch_build import auto_device
 from failsoft.errors import ConfigError, FailsoftError, ModelSourceError
 
 _PREFIX = re.compile(r"[0-9a-f]{6,64}")
@@ -75,9 +76,7 @@ def _device(plan: VersionPlan) -> str:
     """Return where ``auto`` is measured: where an engine would run."""
     if plan.settings.dtype != "auto":
         return "cpu"
-    from failsoft.engine.device import pick_device
-
-    return pick_device("auto")
+    return auto_device()
 
 
 def all_version_facts(*, config_path: Path, store: ModelStore) -> list[VersionFacts]:

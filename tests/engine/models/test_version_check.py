@@ -1,6 +1,8 @@
 """What is known of a version before it is served: its digest, and every fault by name."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from failsoft.engine.launch import open_server
 from failsoft.engine.models.fetch import fetch_model
 from failsoft.engine.models.store import ModelStore
 from failsoft.engine.models.version_check import VersionCheck, check_version
+from failsoft.engine.torch_build import torch_build
 from failsoft.errors import ConfigError
 from tests.engine.http.rig import serving
 from tests.engine.models.conftest import CHAT_TEMPLATE, write_folder
@@ -194,3 +197,19 @@ def test_a_gguf_file_needs_its_conversion(mine: Path, tiny_gguf: Path) -> None:
     assert absent.needs is None
     assert "config.json: expected sha256 000" in damaged.problems[0]
     assert not damaged.files_good
+
+
+@pytest.mark.parametrize("name", ["auto", "float32", "bfloat16", "int8"])
+def test_a_check_imports_torch_at_most_once_in_a_machine_s_life(folder: Path, name: str) -> None:
+    """It runs beside an engine that answers callers, and torch takes 2 s of a core."""
+    check(folder, name)  # notes what only torch can say
+    code = (
+        "import sys; from pathlib import Path; "
+        "from failsoft.engine.models.store import ModelStore; "
+        "from failsoft.engine.models.version_check import check_version; "
+        f"found = check_version({name!r}, config_path=Path('failsoft.toml'), store=ModelStore()); "
+        "assert found.version is not None and found.needs is not None; "
+        "assert torch_is_expected or 'torch' not in sys.modules"
+    )
+    is_expected = f"torch_is_expected = {torch_build().has_gpu}; "
+    subprocess.run([sys.executable, "-c", is_expected + code], cwd=folder, check=True)
