@@ -3,6 +3,7 @@
 import argparse
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -52,10 +53,12 @@ def run_proof(title: str, measurements: Iterable[tuple[str, Measurement]]) -> in
     total = 0
     for name, measure in measurements:
         print(f"\n## {name}", flush=True)
+        began_s = time.monotonic()
         for line in measure():
             total += 1
             failed += not line.has_passed
             show(line)
+        print(f"      in {time.monotonic() - began_s:.0f} s", flush=True)
     print(f"\n{total - failed} passed, {failed} failed", flush=True)
     return 1 if failed else 0
 
