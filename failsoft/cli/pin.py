@@ -47,6 +47,14 @@ AcceptUnproven = Annotated[
         help="Take a version that has no eval, or a worse one; the history keeps it.",
     ),
 ]
+Orphaned = Annotated[
+    bool,
+    typer.Option(
+        "--orphaned",
+        help="End the move in the store: the `failsoft up` that had it, on another machine, is "
+        "gone for good. Once it has switched, its pin goes back.",
+    ),
+]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Ask, and do not follow the move.")]
 
 
@@ -125,13 +133,20 @@ def rollback(
 
 
 @pin_app.command("abort")
-def abort(slot: Slot, who: Who = None, no_wait: NoWait = False) -> None:
+def abort(
+    slot: Slot, who: Who = None, no_wait: NoWait = False, is_orphaned: Orphaned = False
+) -> None:
     """Take back the move of SLOT that is under way; refused once it has switched."""
     from failsoft.cli.pin_follow import follow_to_end, tell_abort
-    from failsoft.cli.pin_place import find_place, operator
+    from failsoft.cli.pin_place import check_orphaned, find_place, operator
 
     place = find_place(None)
     with place.open_store() as store:
+        if is_orphaned:
+            check_orphaned(place, store.pins.open_move(slot))
+            ended = store.pins.end_orphan(slot, who=who or operator())
+            typer.echo(f"pin {slot}: {ended.state.value}: {ended.reason}")
+            return
         move = store.pins.wish_abort(slot, who=who or operator())
         if place.supervisor is None:
             typer.echo("noted; no `failsoft up` runs here, the next one takes the move back")

@@ -16,6 +16,7 @@ from failsoft.config.home import home_folder
 from failsoft.config.schema import check_settings, load_settings, settings_file
 from failsoft.config.settings import Settings, StoreConfig
 from failsoft.errors import PinError
+from failsoft.pin_records import PinMove
 from failsoft.run_state import SupervisorState, accepted_settings, read_supervisor
 
 if TYPE_CHECKING:
@@ -119,6 +120,22 @@ def _absolute(settings: Settings, path: Path) -> Settings:
     from failsoft.serving.supervisor.accepted import with_absolute_paths
 
     return with_absolute_paths(settings, base=path.absolute().parent)
+
+
+def check_orphaned(place: PinPlace, move: PinMove | None) -> None:
+    """Refuse to call *move* orphaned while what carries it out may be the one that runs here.
+
+    Raises:
+        PinError: It may.
+    """
+    if move is None or place.supervisor is None:
+        return
+    if move.owner is None or move.owner.partition(":")[2] == str(place.home):
+        raise PinError(
+            f"pin {move.slot}: the `failsoft up` of this folder runs (pid "
+            f"{place.supervisor.pid}) and sees to this move: leave out --orphaned",
+            slot=move.slot,
+        )
 
 
 def operator() -> str:

@@ -153,6 +153,25 @@ class PinStore:
             raise PinError(what, slot=slot)
         return self._known(taken)
 
+    def end_orphan(self, slot: str, *, who: str) -> PinMove:
+        """End the move of *slot* whose supervisor will never come back to it.
+
+        One that lives all the same finds that out at its next step, and puts everything back.
+
+        Raises:
+            PinError: None is under way, or its supervisor went on with it this moment.
+        """
+        move = self.open_move(slot)
+        if move is None:
+            raise PinError(f"no move of pin {slot} is under way", slot=slot)
+        back = "; the pin went back" if move.state.is_switched else ""
+        owner = move.owner or "no `failsoft up`"
+        return self.end(
+            move,
+            MoveState.FAILED if move.state.is_switched else MoveState.UNDONE,
+            reason=f"{short(who)} ended it while {move.state.value}: {owner} had it{back}",
+        )
+
     # Carrying out.
 
     def claim(self, move_id: str, *, owner: str) -> PinMove | None:

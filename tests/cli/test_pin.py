@@ -222,6 +222,61 @@ def test_an_abort_takes_the_move_back(home: PinHome, run: Run) -> None:
     assert (move.state, move.abort_by) == (MoveState.ABORTED, "bob")
 
 
+@pytest.mark.parametrize(
+    ("is_switched", "state", "back"),
+    [(False, MoveState.UNDONE, ""), (True, MoveState.FAILED, "; the pin went back")],
+)
+def test_a_move_of_a_machine_that_is_gone_can_be_ended(
+    home: PinHome, run: Run, is_switched: bool, state: MoveState, back: str
+) -> None:
+    """On a store that several share; else it would refuse every later move of the slot."""
+    pins = home.store.pins
+    move = pins.claim(
+        pins.ask(ask_for(version_of(home.settings, "v3"))).move_id, owner="gone:/srv/app"
+    )
+    assert move is not None
+    move = pins.advance(move, MoveState.CHECKING)
+    if is_switched:
+        move = pins.switch(move, proof={})
+    home.publish_supervisor()
+
+    done = run("pin", "abort", "primary", "--orphaned", "--who", "bob")
+
+    assert done.code == 0, done.err
+    ended = pins.history("primary")[0]
+    was = "switching" if is_switched else "checking"
+    assert ended.state is state
+    assert ended.reason == f"bob ended it while {was}: gone:/srv/app had it{back}"
+    assert ended.reason in done.out
+    assert pins.pins()["primary"].version.name == "v1"
+    assert run("pin", "set", "primary", "v2", "--no-wait", *WHY).code == 0
+
+
+def test_a_move_is_no_orphan_while_its_own_failsoft_up_runs(home: PinHome, run: Run) -> None:
+    """An abort asks that one; to end the move under its hands would be a lie in the history."""
+    pins = home.store.pins
+    for owner in (None, f"here:{home.folder}"):
+        move = pins.ask(ask_for(version_of(home.settings, "v3")))
+        if owner is not None:
+            assert pins.claim(move.move_id, owner=owner)
+        home.publish_supervisor()
+
+        done = run("pin", "abort", "primary", "--orphaned")
+
+        assert done.code == 1
+        assert f"runs (pid {os.getpid()}) and sees to this move: leave out --orphaned" in done.err
+        home.withdraw_supervisor()
+        assert run("pin", "abort", "primary", "--orphaned").code == 0
+        assert pins.open_moves() == []
+
+
+def test_there_must_be_a_move_to_end(home: PinHome, run: Run) -> None:
+    """Nothing is written then."""
+    done = run("pin", "abort", "primary", "--orphaned")
+
+    assert (done.code, "no move of pin primary is under way" in done.err) == (1, True)
+
+
 def test_a_version_that_failed_for_want_of_proof_is_refused_at_once_the_next_time(
     home: PinHome, run: Run
 ) -> None:

@@ -76,7 +76,8 @@ class Mover:
             if move.owner is not None and not self._is_ours(move.owner):
                 self._say(
                     f"pin {move.slot}: its move to {move.to.name} belongs to {move.owner}; start "
-                    "`failsoft up` there, which ends it",
+                    f"`failsoft up` there, which ends it; if that is gone for good, `failsoft pin "
+                    f"abort {move.slot} --orphaned`",
                     Tone.BAD,
                 )
                 continue
