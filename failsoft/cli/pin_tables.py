@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from failsoft.store.store import Store
 
 
+_IN_HAND = {
+    "starting": "is starting",
+    "running": "has just ended",
+    "waiting": "waits to be started again",
+    "gave_up": "was given up",
+    "stopping": "is stopping",
+}
+"""Phases of an engine that has not published itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinLook:
     """One slot as it stands."""
@@ -85,11 +95,23 @@ def look_at_pins(place: PinPlace, store: "Store") -> list[PinLook]:
                 under_way=store.pins.open_move(slot),
                 difference=next(iter(lines), None),
                 back_to=rollback_target(moves),
-                engine=finder.find(slot),
+                engine=_engine(place, slot, finder),
                 at_ms=at_ms,
             )
         )
     return looks
+
+
+def _engine(place: PinPlace, slot: str, finder: EngineFinder) -> RunningEngine | str:
+    """Return what runs at *slot*; where `failsoft up` has it in hand, what that says of it."""
+    found = finder.find(slot)
+    children = () if place.supervisor is None else place.supervisor.children
+    child = next((child for child in children if child.name == slot), None)
+    if isinstance(found, RunningEngine) or child is None:
+        return found
+    ended = "" if child.last_exit is None else f"; it ended before: {child.last_exit}"
+    how = _IN_HAND[child.phase]
+    return f"its engine {how} (`failsoft status`){ended}"
 
 
 def _version(slot: str, pin: Pin | None, place: PinPlace) -> PinnedVersion | None:

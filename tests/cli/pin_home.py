@@ -11,7 +11,7 @@ from failsoft.config.schema import load_settings
 from failsoft.config.settings import Settings
 from failsoft.fallback.discovery import RunningEngine, publish_engine
 from failsoft.pin_records import MoveState, PinMove
-from failsoft.run_state import SupervisorState, withdraw_supervisor, write_supervisor
+from failsoft.run_state import ChildState, SupervisorState, withdraw_supervisor, write_supervisor
 from failsoft.serving.supervisor.accepted import keep_copy, with_absolute_paths
 from failsoft.store import Store
 from tests.fallback.pins.moves import BEFORE_SWITCH, DIGESTS, version_of
@@ -71,7 +71,7 @@ class PinHome:
             ),
         )
 
-    def publish_supervisor(self) -> None:
+    def publish_supervisor(self, *children: ChildState) -> None:
         """Say that a `failsoft up` runs by the file as it is now."""
         keep_copy(self.settings, home=self.folder)
         write_supervisor(
@@ -82,7 +82,7 @@ class PinHome:
                 settings=str(self.file),
                 api_url="http://127.0.0.1:8000/v1",
                 ops_url="http://127.0.0.1:8001",
-                children=(),
+                children=children,
             ),
         )
 

@@ -16,6 +16,7 @@ from failsoft.cli import main as root
 from failsoft.cli.pin_follow import GONE_S, UNTAKEN_S, Follower
 from failsoft.errors import PinError
 from failsoft.pin_records import EvalScore, MoveKind, MoveState, PinMove
+from failsoft.run_state import ChildPhase, ChildState
 from tests.cli.pin_home import PinHome, confirm, fail, wait_for_abort
 from tests.fallback.fake_time import FakeTime
 from tests.fallback.pins.moves import DIGESTS, ask_for, carry_out, version_of, walk
@@ -268,6 +269,29 @@ def test_a_move_is_no_orphan_while_its_own_failsoft_up_runs(home: PinHome, run: 
         home.withdraw_supervisor()
         assert run("pin", "abort", "primary", "--orphaned").code == 0
         assert pins.open_moves() == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "last_exit", "words"),
+    [
+        ("starting", None, "nothing: its engine is starting (`failsoft status`)"),
+        (
+            "gave_up",
+            "exit code 1",
+            "its engine was given up (`failsoft status`); it ended before: ",
+        ),
+    ],
+)
+def test_an_engine_that_failsoft_up_has_in_hand_is_not_to_be_started(
+    home: PinHome, run: Run, phase: ChildPhase, last_exit: str | None, words: str
+) -> None:
+    """It said to start `failsoft up` while that was starting it."""
+    child = ChildState(
+        name="primary", kind="engine", phase=phase, pid=7, since_ms=0, last_exit=last_exit
+    )
+    home.publish_supervisor(child)
+
+    assert words in " ".join(run("pin", "show", "primary").out.split())
 
 
 def test_there_must_be_a_move_to_end(home: PinHome, run: Run) -> None:
