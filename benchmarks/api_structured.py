@@ -104,7 +104,7 @@ def measure_cost(*, is_short: bool) -> Iterator[Line]:
     The constrained run says how long each reply is; the free one is made to write as much.
     Runs alternate, and the fastest of each is taken: a busy moment only ever slows.
     """
-    count, rounds = (NUM_RUNNING, 2) if is_short else (4 * NUM_RUNNING, 5)
+    count, rounds = (NUM_RUNNING, 2) if is_short else (2 * NUM_RUNNING, 3)
     max_tokens = SHORT_TOKENS if is_short else MAX_TOKENS
     limit = SHORT_COST_RATIO if is_short else MAX_COST_RATIO
     loaded = load(MODEL, "bfloat16")
