@@ -75,8 +75,9 @@ def _probe(answers: Sequence[Answer]) -> ProbeReference:
         for position in range(len(common))
     ]
     length = sum(2 * len(several) >= len(answers) for several in agreeing)
-    has_logprobs = bool(answers[0].logprobs)
-    has_margins = bool(answers[0].margins)
+    # Of any, not of the first: one answer may have come empty.
+    has_logprobs = any(answer.logprobs for answer in answers)
+    has_margins = any(answer.margins for answer in answers)
     kept = list(enumerate(agreeing[:length]))
     return ProbeReference(
         tokens=common[:length],

@@ -12,6 +12,8 @@ from failsoft.fallback.fingerprint.records import Answer, Method
 
 MIN_LOGPROB = -30.0
 """Lower ones count as this: engines write minus infinity in several ways."""
+MAX_LOGPROB = 0.01
+"""Rounding lifts a certain token a little above 0; what is higher is no log probability."""
 PRIORITY = 2
 """Behind every caller of the last twenty seconds: lower is first, ten seconds lift by one."""
 SALT = "failsoft-fingerprint"
@@ -107,7 +109,10 @@ def _margin(top: Sequence[Mapping[str, Any]]) -> float | None:
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise TypeError("not a number")
-    return max(float(value), MIN_LOGPROB)
+    if value > MAX_LOGPROB:
+        raise ValueError("not a log probability")
+    # Compared before it is converted: JSON's integers may be too large for a float.
+    return MIN_LOGPROB if value < MIN_LOGPROB else float(value)
 
 
 def _checked(answer: Answer) -> Answer:

@@ -94,6 +94,16 @@ def test_a_reference_needs_its_number_of_takings() -> None:
         make_reference(several(0.0)[:-1])
 
 
+def test_an_answer_that_came_empty_once_does_not_take_the_numbers_of_the_others() -> None:
+    """The first of eight decided whether there were any, and comparing raised a ValueError."""
+    takings = [greedy("", "hello world"), *[greedy("hello", "hello world")] * (NUM_TAKINGS - 1)]
+
+    reference = make_reference(takings)
+
+    assert [len(probe.means) for probe in reference.probes] == [5, 11]
+    assert compare(reference, greedy("hello", "hello world")).is_changed is False
+
+
 def test_a_limit_is_exceeded_once_in_ten_thousand() -> None:
     """By a further value of the same normal distribution; 40,000 draws, 4 expected, seed fixed."""
     rng = random.Random(1)
