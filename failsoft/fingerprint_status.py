@@ -41,6 +41,10 @@ class FingerprintStanding:
     mean: float | None = None
     """Mean distance from the reference, in nats."""
     mean_limit: float | None = None
+    is_followed: bool = False
+    """Whether what it had changed to became what the next check compares it with."""
+    told_at_ms: tuple[int, ...] = ()
+    """When events told of it, within the last day."""
 
 
 def write_fingerprints(home: Path, standings: Mapping[str, FingerprintStanding]) -> None:
@@ -58,7 +62,10 @@ def read_fingerprints(home: Path) -> dict[str, FingerprintStanding]:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw["schema"] != SCHEMA:
             return {}
-        found = [FingerprintStanding(**one) for one in raw["endpoints"]]
+        found = [
+            FingerprintStanding(**{**one, "told_at_ms": tuple(one.get("told_at_ms", ()))})
+            for one in raw["endpoints"]
+        ]
         return {standing.endpoint: standing for standing in found}
     except (OSError, ValueError, TypeError, KeyError):
         return {}  # absent, or written by another failsoft

@@ -1,10 +1,13 @@
 """One look at every endpoint's fingerprint: what is said, and what becomes an event.
 
 One endpoint after the other, so that never more than one is asked. An endpoint that is down,
-or too busy to answer in time, is no change. Stamps are UTC epoch milliseconds.
+or too busy to answer in time, is no change. One that alternates between models, or lies at a
+limit, would be news at each look: so a day has `MAX_TOLD` events of one endpoint, and the last
+says that it is. Stamps are UTC epoch milliseconds.
 """
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +15,7 @@ from pathlib import Path
 
 from failsoft.call_records import EventRecord
 from failsoft.config.settings import Settings
-from failsoft.errors import FingerprintError
+from failsoft.errors import FingerprintError, StoreError
 from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.fingerprint.check import check, renew_reference
 from failsoft.fallback.fingerprint.records import FingerprintProof
@@ -27,7 +30,10 @@ from failsoft.store import Store
 
 CHANGED = "fingerprint.changed"
 UNCLEAR = "fingerprint.unclear"
+MAX_TOLD = 6
+_DAY_MS = 86_400_000
 _EVENTS: Mapping[Verdict, str] = {"changed": CHANGED, "unclear": UNCLEAR}
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +80,22 @@ class FingerprintRound:
         before = read_fingerprints(self._home)
         standings: dict[str, FingerprintStanding] = {}
         for one in watch(self._settings, self._finder, self._environ):
-            standing = await self._look(one, before.get(one.endpoint), store)
+            standing = await self._look_safely(one, before.get(one.endpoint), store)
             standings[one.endpoint] = standing
             write_fingerprints(self._home, {**before, **standings})
         write_fingerprints(self._home, standings)
         return standings
+
+    async def _look_safely(
+        self, one: Watched | Unseen, before: FingerprintStanding | None, store: Store
+    ) -> FingerprintStanding:
+        try:
+            return await self._look(one, before, store)
+        except StoreError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - a bug of ours must not cost the others their look
+            _log.exception("a bug ended the look at endpoint %s", one.endpoint)
+            return self._unseen(one.endpoint, f"a bug in failsoft: {type(exc).__name__}", before)
 
     async def _look(
         self, one: Watched | Unseen, before: FingerprintStanding | None, store: Store
@@ -95,22 +112,33 @@ class FingerprintRound:
                 return self._unseen(one.endpoint, str(exc), before)
             found = _Found(verdict="unclear", why=str(exc))
         is_news = before is None or (before.verdict, before.subject) != (found.verdict, one.subject)
-        standing = self._standing(one, found, before if not is_news else None)
+        if before is not None and before.is_followed and found.verdict == "changed":
+            is_news = True  # it was compared with what it had become: this is another change
+        standing = self._standing(one, found, None if is_news else before)
+        if before is not None:
+            since_ms = standing.checked_at_ms - _DAY_MS
+            told = tuple(at_ms for at_ms in before.told_at_ms if at_ms > since_ms)
+            standing = replace(standing, told_at_ms=told)
         if is_news and found.verdict in _EVENTS:
-            self._record(standing, store)
+            standing = self._record(standing, store)
         if found.verdict == "changed" and one.digest is None:
-            await self._follow(one, store)
+            standing = replace(standing, is_followed=await self._follow(one, store))
         return standing
 
-    async def _follow(self, one: Watched, store: Store) -> None:
+    async def _follow(self, one: Watched, store: Store) -> bool:
         """Take what an endpoint elsewhere is now as what it is compared with from now on.
 
         A version of ours keeps its reference: its digest says what it must be.
+
+        Returns:
+            Whether it is; else it stays changed, which is told already, and the next round
+            tries again.
         """
         try:
             await renew_reference(one.asked, subject=one.subject, store=store.fingerprints)
         except FingerprintError:
-            return  # it stays changed, which is told already; the next round tries again
+            return False
+        return True
 
     def _standing(
         self, one: Watched, found: _Found, before: FingerprintStanding | None
@@ -147,13 +175,18 @@ class FingerprintRound:
             checked_at_ms=now_ms,
         )
 
-    def _record(self, standing: FingerprintStanding, store: Store) -> None:
+    def _record(self, standing: FingerprintStanding, store: Store) -> FingerprintStanding:
+        """Record the event of *standing* unless the day has had enough; return it as told."""
         assert standing.verdict is not None
+        told = (*standing.told_at_ms, standing.checked_at_ms)
+        if len(told) > MAX_TOLD:
+            return standing
         detail = {
             "subject": standing.subject,
             "why": standing.why,
             "mean": standing.mean,
             "mean_limit": standing.mean_limit,
+            "is_last": len(told) == MAX_TOLD,
         }
         store.recorder.record_event(
             EventRecord(
@@ -163,6 +196,7 @@ class FingerprintRound:
                 detail_json=json.dumps(detail),
             )
         )
+        return replace(standing, told_at_ms=told)
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

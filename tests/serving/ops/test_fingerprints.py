@@ -14,8 +14,12 @@ import pytest
 
 from failsoft.config.settings import EndpointConfig, FingerprintConfig, Settings, StoreConfig
 from failsoft.fallback.discovery import RunningEngine, publish_engine
+from failsoft.fallback.fingerprint.check import check
+from failsoft.fallback.fingerprint.records import FingerprintProof
+from failsoft.fallback.fingerprint.take import Asked
 from failsoft.fingerprint_status import FingerprintStanding, read_fingerprints
-from failsoft.serving.ops.fingerprint_round import CHANGED, UNCLEAR, FingerprintRound
+from failsoft.serving.ops import fingerprint_round
+from failsoft.serving.ops.fingerprint_round import CHANGED, MAX_TOLD, UNCLEAR, FingerprintRound
 from failsoft.serving.ops.fingerprint_schedule import FingerprintSchedule
 from failsoft.store import Store
 from tests.fallback.fingerprint.foreign import Foreign
@@ -85,6 +89,49 @@ def test_a_change_elsewhere_is_one_event_and_then_what_counts(
 
     assert verdicts == ["new", "same", "changed", "same"]
     assert rounds.events() == [(CHANGED, "hosted")]
+
+
+def test_a_second_change_at_the_next_look_is_told_too(rounds: Rounds, foreign: Foreign) -> None:
+    """The first had become what counts: it went by as the same change, still going on."""
+    for weights in ("one", "two", "three", "three"):
+        foreign.weights = weights
+        seen = rounds.run()["hosted"]
+
+    assert seen.verdict == "same"
+    assert rounds.events() == [(CHANGED, "hosted")] * 2
+
+
+def test_an_endpoint_that_alternates_is_not_told_without_end(
+    rounds: Rounds, foreign: Foreign
+) -> None:
+    """A router over two models is another at each look; the last event of a day says so."""
+    for number in range(MAX_TOLD + 4):
+        foreign.weights = ("one", "two")[number % 2]
+        rounds.run()
+
+    assert rounds.events() == [(CHANGED, "hosted")] * MAX_TOLD
+    with Store(rounds.settings.store) as store:
+        lasts = [json.loads(event.detail_json)["is_last"] for event in store.reader.events()]
+    assert lasts == [True] + [False] * (MAX_TOLD - 1)
+
+
+def test_a_bug_at_one_endpoint_costs_the_others_nothing(
+    rounds: Rounds, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply that nobody thought of ended the round there, every five minutes."""
+    with Foreign() as engine:
+        rounds.publish(engine, "a" * 64)
+
+        async def broken(asked: Asked, **rest: Any) -> FingerprintProof:
+            if asked.url == foreign.url:
+                raise ZeroDivisionError
+            return await check(asked, **rest)
+
+        monkeypatch.setattr(fingerprint_round, "check", broken)
+        seen = rounds.run()
+
+    assert seen["hosted"].trouble == "a bug in failsoft: ZeroDivisionError"
+    assert seen["local"].verdict == "new"
 
 
 def test_other_weights_under_a_version_of_ours_stay_changed_and_are_told_once(
