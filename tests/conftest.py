@@ -4,6 +4,7 @@ The servers live for the whole session; each test plans them anew.
 """
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,15 @@ from tests.fallback.fault_server import FaultServer
 # Tiny models gain nothing from a second thread, and OpenMP threads that wait for one
 # another slow each other down many times over when anything else uses the CPU.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A run in the background may ignore Ctrl-C and a closed terminal, as `nohup` has it. Every process
+# that the tests start would inherit that, and one that is interrupted would never end.
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
