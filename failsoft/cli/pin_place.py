@@ -128,9 +128,12 @@ def check_orphaned(place: PinPlace, move: PinMove | None) -> None:
     Raises:
         PinError: It may.
     """
+    from failsoft.serving.supervisor.moves.owner import is_same_owner, owner_name
+
     if move is None or place.supervisor is None:
         return
-    if move.owner is None or move.owner.partition(":")[2] == str(place.home):
+    own, is_local = owner_name(place.home), place.store_config.is_sqlite
+    if move.owner is None or is_same_owner(move.owner, own, is_local=is_local):
         raise PinError(
             f"pin {move.slot}: the `failsoft up` of this folder runs (pid "
             f"{place.supervisor.pid}) and sees to this move: leave out --orphaned",

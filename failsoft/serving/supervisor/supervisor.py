@@ -8,7 +8,6 @@ import asyncio
 import os
 import random
 import signal
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from failsoft.serving.supervisor.hangup import CHECK_S, Hangup
 from failsoft.serving.supervisor.keeper import Keeper, Surroundings
 from failsoft.serving.supervisor.moves.desk import PinDesk
 from failsoft.serving.supervisor.moves.mover import Mover
+from failsoft.serving.supervisor.moves.owner import owner_name
 from failsoft.serving.supervisor.moves.parts import MoveParts
 from failsoft.serving.supervisor.moves.standing import Standing
 from failsoft.serving.supervisor.moves.weights import Weights
@@ -153,7 +153,7 @@ class Supervisor:
             keep_settings=self._settings.keep,
             tell_children=self._settings.tell,
             apply=self._settings.apply,
-            owner=f"{socket.gethostname()}:{config.home}",
+            owner=owner_name(config.home),
         )
 
     async def run(self) -> int:

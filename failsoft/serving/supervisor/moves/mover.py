@@ -14,6 +14,7 @@ from failsoft.fallback.discovery import RunningEngine
 from failsoft.fallback.pins.history import moves_behind, pin_differences
 from failsoft.pin_records import MoveState, Pin, PinMove
 from failsoft.serving.supervisor.moves.known_pins import last_known_pins, note_pins
+from failsoft.serving.supervisor.moves.owner import is_same_owner
 from failsoft.serving.supervisor.moves.parts import MoveParts, forget_candidates
 from failsoft.serving.supervisor.moves.run import MoveRun
 from failsoft.serving.supervisor.terminal import Tone
@@ -73,7 +74,9 @@ class Mover:
         for move in left:
             if move.state is MoveState.ASKED:
                 continue  # nothing was done for it yet: it is found like a new one
-            if move.owner is not None and not self._is_ours(move.owner):
+            if move.owner is not None and not is_same_owner(
+                move.owner, self._parts.owner, is_local=self._is_local
+            ):
                 self._say(
                     f"pin {move.slot}: its move to {move.to.name} belongs to {move.owner}; start "
                     f"`failsoft up` there, which ends it; if that is gone for good, `failsoft pin "
@@ -221,12 +224,6 @@ class Mover:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _is_ours(self, owner: str) -> bool:
-        """Whether *owner* was a supervisor of this folder; a container's host name changes."""
-        if owner == self._parts.owner:
-            return True
-        return self._is_local and owner.partition(":")[2] == str(self._parts.home)
 
     def _say(self, words: str, tone: Tone) -> None:
         self._parts.around.say(words, tone)
