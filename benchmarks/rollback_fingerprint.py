@@ -22,9 +22,9 @@ from benchmarks.engine_http import running_server
 from benchmarks.proof import Line
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import FingerprintError
+from failsoft.fallback.fingerprint import references
 from failsoft.fallback.fingerprint.check import check
 from failsoft.fallback.fingerprint.records import FingerprintProof, Noise
-from failsoft.fallback.fingerprint.stored import from_json
 from failsoft.fallback.fingerprint.take import Asked
 from failsoft.store import Store
 from failsoft.store.fingerprints import FingerprintStore
@@ -111,9 +111,7 @@ class Bench:
 
     def noise(self, subject: str) -> Noise:
         """Return what the reference of *subject* knows of its own noise."""
-        kept = self._references.find(subject)
-        assert kept is not None
-        reference = from_json(kept.reference_json)
+        reference = references.find(self._references, subject)
         assert reference is not None
         assert reference.noise is not None
         return reference.noise

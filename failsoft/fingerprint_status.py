@@ -45,6 +45,10 @@ class FingerprintStanding:
     """Whether what it had changed to became what the next check compares it with."""
     told_at_ms: tuple[int, ...] = ()
     """When events told of it, within the last day."""
+    num_failed_references: int = 0
+    """How often in a row a reference of it was begun and broken off."""
+    next_reference_at_ms: int | None = None
+    """Until when none is begun, for that reason; None when one may be."""
 
 
 def write_fingerprints(home: Path, standings: Mapping[str, FingerprintStanding]) -> None:

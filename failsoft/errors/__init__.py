@@ -35,6 +35,7 @@ FailsoftError
    ├─ FrontStoppedError(retry_after_s)            HTTP 503, the front drains or ends
    ├─ CandidateGoneError(slot, pid)               an engine ended before it took its slot over
    ├─ FingerprintError(status)                    an endpoint's weights could not be looked at
+   │  └─ FirstLookError                           and what its reference had asked is lost
    └─ ClientClosedError
 ```
 
@@ -73,6 +74,7 @@ from failsoft.errors.fallback import (
     ClientClosedError,
     FallbackError,
     FingerprintError,
+    FirstLookError,
     FrontStoppedError,
     IdempotencyConflictError,
     IdempotencyRunningError,
@@ -98,6 +100,7 @@ __all__ = [
     "FailsoftError",
     "FallbackError",
     "FingerprintError",
+    "FirstLookError",
     "ForwardError",
     "FrontStoppedError",
     "IdempotencyConflictError",

@@ -206,6 +206,10 @@ class FingerprintError(FallbackError):
         self.is_down = is_down
 
 
+class FirstLookError(FingerprintError):
+    """A reference was begun and not finished: what it had asked by then is paid for in vain."""
+
+
 class ClientClosedError(FallbackError):
     """The client was closed, before the call or under it."""
 

@@ -25,6 +25,8 @@ from failsoft.store.schema import events, reported
 KIND = "version.drift"
 FORGET_MS = 7 * 86_400_000
 """A pair that was not reported for this long is news again."""
+MAX_SKEW_MS = 86_400_000
+"""How far the clocks of processes that share a store may lie apart."""
 MAX_PAIRS = 32
 """Pairs an endpoint may report within `FORGET_MS`; one that reports more says nothing by them."""
 
@@ -68,7 +70,7 @@ class DriftWatch:
         model, fingerprint = attempt.reported_model or "", attempt.reported_fingerprint or ""
         pair, at_ms = Pair(attempt.endpoint, model, fingerprint), attempt.started_at_ms
         known_ms = self._known.get(pair)
-        if known_ms is not None and at_ms - known_ms < _SAY_AGAIN_MS:
+        if known_ms is not None and abs(at_ms - known_ms) < _SAY_AGAIN_MS:
             return
         with self._lock:
             if pair in self._news or len(self._news) < _MAX_NEWS:
@@ -135,7 +137,10 @@ def _is_news(connection: sa.Connection, pair: Pair, at_ms: int) -> bool:
     was_forgotten = reported.c.last_seen_ms <= at_ms - FORGET_MS
     if connection.execute(moved.where(_is(pair), was_forgotten)).rowcount == 1:
         return True
-    connection.execute(moved.where(_is(pair), reported.c.last_seen_ms < at_ms))
+    # A sight from the future is a clock's that was set back since: it would count for too long.
+    is_older = reported.c.last_seen_ms < at_ms
+    is_future = reported.c.last_seen_ms > at_ms + MAX_SKEW_MS
+    connection.execute(moved.where(_is(pair), sa.or_(is_older, is_future)))
     return False
 
 

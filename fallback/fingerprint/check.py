@@ -6,8 +6,11 @@ find is no wobble. Units: seconds. Store work runs on threads of its own.
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from failsoft.errors import FingerprintError
+from failsoft.errors import FingerprintError, FirstLookError
+from failsoft.fallback.fingerprint import references
 from failsoft.fallback.fingerprint.compare import compare
 from failsoft.fallback.fingerprint.machine import local_subject
 from failsoft.fallback.fingerprint.noise import make_reference
@@ -18,7 +21,6 @@ from failsoft.fallback.fingerprint.records import (
     Reference,
     Taking,
 )
-from failsoft.fallback.fingerprint.stored import SCHEMA, from_json, to_json
 from failsoft.fallback.fingerprint.take import Asked, Taker, taker
 from failsoft.store.fingerprints import FingerprintStore
 
@@ -63,24 +65,21 @@ async def check(
         digest: What each answer must report as its version; None lets it report anything.
 
     Raises:
+        FirstLookError: There was no reference, and taking one was broken off.
         FingerprintError: It does not answer in time, or reports another version.
         StoreError: The store cannot be read or written.
     """
     begun_s = time.monotonic()
-    kept = await asyncio.to_thread(_find, store, subject)
-    try:
-        async with asyncio.timeout(LIMIT_S if kept else 2 * LIMIT_S), taker(asked) as by:
-            if kept is None:
-                takings = await by.take_several(await by.method())
-                comparison = None
-            else:
+    kept = await asyncio.to_thread(references.find, store, subject)
+    async with taker(asked) as by:
+        if kept is None:
+            takings, reference = await _first_look(by)
+            comparison = None
+            _check_digest(takings, digest)
+            await asyncio.to_thread(references.keep, store, subject, reference)
+        else:
+            async with _limited(LIMIT_S):
                 takings, comparison = await _compare(kept, by, digest)
-    except TimeoutError as exc:
-        late = f"not done within {time.monotonic() - begun_s:.0f} s: it is busy, or hangs"
-        raise FingerprintError(late, is_down=True) from exc
-    _check_digest(takings, digest)
-    if kept is None:
-        await asyncio.to_thread(keep_reference, store, subject, make_reference(takings))
     return FingerprintProof(
         subject=subject,
         is_new_reference=kept is None,
@@ -95,36 +94,37 @@ async def renew_reference(asked: Asked, *, subject: str, store: FingerprintStore
     """Take a new reference of *asked* in place of the one that is kept; return its method.
 
     Raises:
-        FingerprintError: It does not answer in time; the old one stays.
+        FirstLookError: It was broken off; the old one stays.
+        FingerprintError: It does not answer; the old one stays.
         StoreError: The store cannot be written.
     """
-    try:
-        async with asyncio.timeout(2 * LIMIT_S), taker(asked) as by:
-            reference = make_reference(await by.take_several(await by.method()))
-    except TimeoutError as exc:
-        raise FingerprintError("not done in time: it is busy, or hangs", is_down=True) from exc
-    await asyncio.to_thread(store.replace, subject, to_json(reference), schema=SCHEMA)
+    async with taker(asked) as by:
+        _, reference = await _first_look(by)
+    await asyncio.to_thread(references.replace, store, subject, reference)
     return reference.method
 
 
-def keep_reference(store: FingerprintStore, subject: str, reference: Reference) -> None:
-    """Keep *reference*, unless another process was first.
+@asynccontextmanager
+async def _limited(limit_s: float) -> AsyncIterator[None]:
+    """End what takes longer as an endpoint that is busy, or hangs."""
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError as exc:
+        late = f"not done within {limit_s:.0f} s: it is busy, or hangs"
+        raise FingerprintError(late, is_down=True) from exc
 
-    Raises:
-        StoreError: The store cannot be written.
-    """
-    store.keep(subject, to_json(reference), schema=SCHEMA)
 
-
-def _find(store: FingerprintStore, subject: str) -> Reference | None:
-    """Return the reference of *subject*; one that is of no use any more is forgotten."""
-    kept = store.find(subject)
-    if kept is None:
-        return None
-    reference = from_json(kept.reference_json) if kept.schema == SCHEMA else None
-    if reference is None:
-        store.forget(subject)
-    return reference
+async def _first_look(by: Taker) -> tuple[list[Taking], Reference]:
+    """Return a new reference, and what it is made of; what breaks it off has cost something."""
+    async with _limited(LIMIT_S):
+        method = await by.method()
+    try:
+        async with _limited(2 * LIMIT_S):
+            takings = await by.take_several(method)
+        return takings, make_reference(takings)
+    except FingerprintError as exc:
+        raise FirstLookError(str(exc), status=exc.status, is_down=exc.is_down) from exc
 
 
 async def _compare(

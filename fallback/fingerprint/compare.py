@@ -73,8 +73,7 @@ def _compare_numbers(reference: Reference, taking: Taking, noise: Noise) -> Comp
         or 2 * num_positions < reference.num_positions
         or (num_positions < MIN_POSITIONS)
     ):
-        why = f"only {num_positions} of {reference.num_positions} positions can be compared"
-        return Comparison(is_changed=None, why=why, num_positions=num_positions)
+        return _compare_the_few(reference, taking, num_positions)
     is_changed = distance.mean > noise.mean_limit or distance.worst > noise.worst_limit
     return Comparison(
         is_changed=is_changed,
@@ -85,6 +84,15 @@ def _compare_numbers(reference: Reference, taking: Taking, noise: Noise) -> Comp
         noise=noise,
         num_positions=num_positions,
     )
+
+
+def _compare_the_few(reference: Reference, taking: Taking, num_positions: int) -> Comparison:
+    """Judge by the texts alone: where no margins are told, another model parts at once."""
+    texts = _compare_texts(reference, taking)
+    if texts.is_changed:
+        return texts
+    why = f"only {num_positions} of {reference.num_positions} positions can be compared"
+    return Comparison(is_changed=None, why=why, num_positions=num_positions)
 
 
 def _compare_texts(reference: Reference, taking: Taking) -> Comparison:

@@ -12,6 +12,7 @@ from failsoft.fallback.fingerprint.records import (
     Reference,
     Reported,
 )
+from failsoft.fallback.fingerprint.wire import num_probes
 
 SCHEMA = 1
 _DIGITS = 6
@@ -28,12 +29,12 @@ def to_json(reference: Reference) -> str:
 
 
 def from_json(text: str) -> Reference | None:
-    """Return the reference of *text*; None when it is of other probes, or none at all."""
+    """Return the reference of *text*; None when it is of other probes, spoilt, or none at all."""
     try:
         raw: dict[str, Any] = json.loads(text)
         if raw["probes_id"] != PROBES_ID:
             return None
-        return Reference(
+        reference = Reference(
             probes_id=raw["probes_id"],
             method=Method(raw["method"]),
             probes=tuple(_probe(probe) for probe in raw["probes"]),
@@ -41,8 +42,23 @@ def from_json(text: str) -> Reference | None:
             num_takings=raw["num_takings"],
             reported=Reported(**raw["reported"]),
         )
+        return reference if _is_whole(reference) else None
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _is_whole(reference: Reference) -> bool:
+    """Return whether every part has the length that comparing relies on."""
+    is_text = reference.method is Method.TEXT
+    return (
+        len(reference.probes) == num_probes(reference.method)
+        and (reference.noise is None) == is_text
+        and all(
+            len(probe.means) == (0 if is_text else len(probe.tokens))
+            and len(probe.margins) in (0, len(probe.tokens))
+            for probe in reference.probes
+        )
+    )
 
 
 def _probe(raw: dict[str, Any]) -> ProbeReference:

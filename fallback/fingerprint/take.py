@@ -4,6 +4,7 @@ Units: seconds. One `Taker` belongs to one event loop.
 """
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ from failsoft.fallback.fingerprint.records import Answer, Method, Reported, Taki
 
 CONNECT_S = 5.0
 """What a connection gets; how long answers may take is the caller's to say."""
+MAX_REPLY_BYTES = 1_048_576
+"""Twenty times what the longest probe needs: an endpoint elsewhere may send anything."""
 
 
 class MakeUp(NamedTuple):
@@ -163,7 +166,10 @@ class Taker:
 
     async def _post(self, path: str, body: dict[str, Any]) -> tuple[Any, Mapping[str, str]]:
         try:
-            response = await self._client.post(f"{self._asked.url.rstrip('/')}{path}", json=body)
+            async with self._client.stream(
+                "POST", f"{self._asked.url.rstrip('/')}{path}", json=body
+            ) as response:
+                raw = await _limited_body(response)
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
             why = f"no answer ({type(exc).__name__})"
             raise FingerprintError(why, is_down=True) from exc
@@ -173,10 +179,22 @@ class Taker:
             raise FingerprintError(
                 f"HTTP {status} to {path}", status=status, is_down=is_down and status != 501
             )
+        if len(raw) > MAX_REPLY_BYTES:
+            raise FingerprintError(f"over {MAX_REPLY_BYTES:,} bytes came from {path}")
         try:
-            return response.json(), response.headers
+            return json.loads(raw), response.headers
         except (ValueError, RecursionError) as exc:
             raise FingerprintError(f"no JSON came from {path}") from exc
+
+
+async def _limited_body(response: httpx2.Response) -> bytes:
+    """Return the body, or a little more than `MAX_REPLY_BYTES` of it."""
+    raw = bytearray()
+    async for piece in response.aiter_bytes():
+        raw += piece
+        if len(raw) > MAX_REPLY_BYTES:
+            break
+    return bytes(raw)
 
 
 @asynccontextmanager

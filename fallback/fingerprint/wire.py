@@ -14,6 +14,10 @@ MIN_LOGPROB = -30.0
 """Lower ones count as this: engines write minus infinity in several ways."""
 MAX_LOGPROB = 0.01
 """Rounding lifts a certain token a little above 0; what is higher is no log probability."""
+MAX_POSITIONS = 1024
+"""Tokens that a scored text may come as: it has some 200 characters at most."""
+MAX_TEXT = 2000
+"""Characters that count of an answer without numbers, whatever else an endpoint says."""
 PRIORITY = 2
 """Behind every caller of the last twenty seconds: lower is first, ten seconds lift by one."""
 SALT = "failsoft-fingerprint"
@@ -76,7 +80,7 @@ def read(method: Method, reply: Any) -> Answer:
         text = choice["message"]["content"]
         if not isinstance(text, str):
             raise TypeError("no text")
-        return Answer(tokens=(text,), logprobs=(), margins=())
+        return Answer(tokens=(text[:MAX_TEXT],), logprobs=(), margins=())
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
         what = "text" if method is Method.TEXT else "log probabilities"
         raise FingerprintError(f"its answers carry no {what}") from exc
@@ -85,13 +89,15 @@ def read(method: Method, reply: Any) -> Answer:
 def _scored(logprobs: Mapping[str, Any], *, num_prompt: int) -> Answer:
     """Read an echoed text; its first token has no log probability, and what follows was sampled."""
     tokens = logprobs["tokens"][1:num_prompt]
-    if num_prompt < 2 or len(tokens) != num_prompt - 1:
+    if not 2 <= num_prompt <= MAX_POSITIONS or len(tokens) != num_prompt - 1:
         raise ValueError("the text was not echoed")
     numbers = tuple(_number(value) for value in logprobs["token_logprobs"][1:num_prompt])
     return _checked(Answer(tokens=tuple(tokens), logprobs=numbers, margins=()))
 
 
 def _greedy(content: Sequence[Mapping[str, Any]]) -> Answer:
+    """Read a chat; an endpoint that takes no ``max_tokens`` says more than was asked."""
+    content = content[:MAX_TOKENS]
     return _checked(
         Answer(
             tokens=tuple(said["token"] for said in content),

@@ -100,6 +100,16 @@ def test_one_that_was_not_seen_for_a_week_is_news_again(replies: Replies) -> Non
     assert [new for _, _, new in replies.told()] == ["b", "a"]
 
 
+def test_a_clock_that_was_a_year_ahead_hides_no_return(replies: Replies) -> None:
+    """The pair it saw counted as seen for a year; a sight by the right clock corrects that."""
+    replies.report("a", at_ms=START_MS + 365 * DAY_MS)
+    replies.report("a", at_ms=START_MS)
+    replies.report("b", at_ms=START_MS + DAY_MS)
+    replies.report("a", at_ms=START_MS + 9 * DAY_MS)
+
+    assert replies.told() == [("hosted", "a", "b"), ("hosted", "b", "a")]
+
+
 def test_another_model_under_the_same_fingerprint_is_drift(replies: Replies) -> None:
     """And what is not reported is null, never an empty name."""
     replies.report(None, model="m-1", at_ms=START_MS)

@@ -3,9 +3,11 @@
 One endpoint after the other, so that never more than one is asked. An endpoint that is down,
 or too busy to answer in time, is no change. One that alternates between models, or lies at a
 limit, would be news at each look: so a day has `MAX_TOLD` events of one endpoint, and the last
-says that it is. Stamps are UTC epoch milliseconds.
+says that it is. A reference costs an endpoint elsewhere eight checks: one that breaks them off
+is left alone for a while that doubles. Stamps are UTC epoch milliseconds.
 """
 
+import asyncio
 import json
 import logging
 import time
@@ -15,8 +17,9 @@ from pathlib import Path
 
 from failsoft.call_records import EventRecord
 from failsoft.config.settings import Settings
-from failsoft.errors import FingerprintError, StoreError
+from failsoft.errors import FingerprintError, FirstLookError, StoreError
 from failsoft.fallback.discovery import EngineFinder
+from failsoft.fallback.fingerprint import references
 from failsoft.fallback.fingerprint.check import check, renew_reference
 from failsoft.fallback.fingerprint.records import FingerprintProof
 from failsoft.fingerprint_status import (
@@ -25,6 +28,7 @@ from failsoft.fingerprint_status import (
     read_fingerprints,
     write_fingerprints,
 )
+from failsoft.serving.ops.reference_wait import backed_off, carried, ended, must_wait
 from failsoft.serving.ops.watched import Unseen, Watched, watch
 from failsoft.store import Store
 
@@ -102,43 +106,82 @@ class FingerprintRound:
     ) -> FingerprintStanding:
         if isinstance(one, Unseen):
             return self._unseen(one.endpoint, one.why, before)
+        if before is not None and await self._waits_for_a_reference(one, before, store):
+            return before
+        is_lost = False
         try:
             proof = await check(
                 one.asked, subject=one.subject, digest=one.digest, store=store.fingerprints
             )
             found = _found(proof)
+        except FirstLookError as exc:
+            return self._failed_reference(one, exc, before, store)
         except FingerprintError as exc:
             if exc.is_down:
                 return self._unseen(one.endpoint, str(exc), before)
             found = _Found(verdict="unclear", why=str(exc))
+            is_lost = True
+        standing = self._judged(one, found, before, store)
+        if one.digest is None and (is_lost or found.verdict == "changed"):
+            return await self._follow(one, standing, store)
+        return standing
+
+    def _judged(
+        self, one: Watched, found: _Found, before: FingerprintStanding | None, store: Store
+    ) -> FingerprintStanding:
+        """Return where *one* stands by what was found; what is news is recorded."""
         is_news = before is None or (before.verdict, before.subject) != (found.verdict, one.subject)
-        if before is not None and before.is_followed and found.verdict == "changed":
+        if before is not None and before.is_followed and found.verdict in _EVENTS:
             is_news = True  # it was compared with what it had become: this is another change
         standing = self._standing(one, found, None if is_news else before)
         if before is not None:
             since_ms = standing.checked_at_ms - _DAY_MS
             told = tuple(at_ms for at_ms in before.told_at_ms if at_ms > since_ms)
             standing = replace(standing, told_at_ms=told)
-        if is_news and found.verdict in _EVENTS:
-            standing = self._record(standing, store)
-        if found.verdict == "changed" and one.digest is None:
-            standing = replace(standing, is_followed=await self._follow(one, store))
+        if found.verdict in _EVENTS:
+            standing = carried(standing, before)
+            if is_news:
+                standing = self._record(standing, store)
         return standing
 
-    async def _follow(self, one: Watched, store: Store) -> bool:
+    async def _follow(
+        self, one: Watched, standing: FingerprintStanding, store: Store
+    ) -> FingerprintStanding:
         """Take what an endpoint elsewhere is now as what it is compared with from now on.
 
-        A version of ours keeps its reference: its digest says what it must be.
-
-        Returns:
-            Whether it is; else it stays changed, which is told already, and the next round
-            tries again.
+        So also one that cannot be asked as before: it is asked in the best way that is left. A
+        version of ours keeps its reference: its digest says what it must be. Where no reference
+        can be taken, the standing remains, which is told already, and a later round tries again.
         """
+        if must_wait(standing, now_ms=self._now_ms()):
+            return standing
         try:
             await renew_reference(one.asked, subject=one.subject, store=store.fingerprints)
+        except FirstLookError:
+            return backed_off(standing, now_ms=self._now_ms())
         except FingerprintError:
+            return standing
+        return ended(replace(standing, is_followed=True))
+
+    async def _waits_for_a_reference(
+        self, one: Watched, before: FingerprintStanding, store: Store
+    ) -> bool:
+        if before.subject != one.subject or not must_wait(before, now_ms=self._now_ms()):
             return False
-        return True
+        found = await asyncio.to_thread(references.find, store.fingerprints, one.subject)
+        return found is None
+
+    def _failed_reference(
+        self, one: Watched, exc: FirstLookError, before: FingerprintStanding | None, store: Store
+    ) -> FingerprintStanding:
+        if exc.is_down:
+            its_own = before if before is not None and before.subject == one.subject else None
+            unseen = self._unseen(one.endpoint, str(exc), its_own)
+            standing = replace(unseen, subject=one.subject)
+        else:
+            standing = self._judged(one, _Found(verdict="unclear", why=str(exc)), before, store)
+        # An engine of ours costs nobody anything: the next round tries again.
+        return standing if one.digest else backed_off(standing, now_ms=self._now_ms())
 
     def _standing(
         self, one: Watched, found: _Found, before: FingerprintStanding | None

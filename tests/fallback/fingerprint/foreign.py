@@ -24,6 +24,8 @@ class Foreign:
         refuses: Returns the HTTP status that a request is refused with; None answers it.
         noise: Standard deviation of what is added to each log probability.
         has_logprobs: Whether chats carry them when they are asked for.
+        num_alternatives: Of ``top_logprobs``, itself included.
+        ignores_limits: Whether it says 20 tokens whatever was asked.
     """
 
     def __init__(
@@ -32,10 +34,16 @@ class Foreign:
         refuses: Refuses = lambda _path, _body: None,
         noise: float = 0.0,
         has_logprobs: bool = True,
+        num_alternatives: int = 2,
+        ignores_limits: bool = False,
     ) -> None:
         self.refuses = refuses
         self.noise = noise
         self.has_logprobs = has_logprobs
+        self.num_alternatives = num_alternatives
+        self.ignores_limits = ignores_limits
+        self.padding = ""
+        """In a field of its own of each reply."""
         self.weights = "one"
         """Another text is another model."""
         self.headers: dict[str, str] = {}
@@ -60,9 +68,11 @@ class Foreign:
 
     def _answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         head = {"model": "hosted-2026-01", "system_fingerprint": f"fp_{self.weights}"}
+        head |= {"padding": self.padding} if self.padding else {}
         if path == "/v1/completions":
             return {**head, **self._completion(body["prompt"])}
-        tokens = self._tokens(body["messages"][0]["content"])[: body["max_tokens"]]
+        max_tokens = None if self.ignores_limits else body["max_tokens"]
+        tokens = self._tokens(body["messages"][0]["content"])[:max_tokens]
         choice: dict[str, Any] = {"message": {"role": "assistant", "content": "".join(tokens)}}
         if self.has_logprobs and body.get("logprobs"):
             choice["logprobs"] = {"content": [self._said(token) for token in tokens]}
@@ -87,7 +97,7 @@ class Foreign:
     def _said(self, token: str) -> dict[str, Any]:
         number = self._logprob(token)
         top = [{"token": token, "logprob": number}, {"token": "x", "logprob": number - 2}]
-        return {"token": token, "logprob": number, "top_logprobs": top}
+        return {"token": token, "logprob": number, "top_logprobs": top[: self.num_alternatives]}
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         foreign = self

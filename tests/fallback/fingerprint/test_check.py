@@ -1,6 +1,7 @@
 """Checks over HTTP: endpoints that are not ours, and a real engine of ours with a tiny model."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -12,15 +13,15 @@ import torch
 
 from failsoft.config.engine import EngineConfig
 from failsoft.config.settings import StoreConfig
-from failsoft.errors import FingerprintError
+from failsoft.errors import FingerprintError, FirstLookError
 from failsoft.fallback.fingerprint import check as checks
-from failsoft.fallback.fingerprint import machine
+from failsoft.fallback.fingerprint import machine, references
 from failsoft.fallback.fingerprint.check import check, check_running, renew_reference
 from failsoft.fallback.fingerprint.machine import local_subject
 from failsoft.fallback.fingerprint.noise import NUM_TAKINGS
+from failsoft.fallback.fingerprint.probes import MAX_TOKENS
 from failsoft.fallback.fingerprint.records import FingerprintProof, Method
-from failsoft.fallback.fingerprint.stored import from_json
-from failsoft.fallback.fingerprint.take import Asked
+from failsoft.fallback.fingerprint.take import MAX_REPLY_BYTES, Asked
 from failsoft.fallback.fingerprint.wire import PRIORITY, SALT
 from failsoft.store import Store
 from failsoft.store.fingerprints import FingerprintStore
@@ -47,9 +48,7 @@ def look(foreign: Foreign, store: FingerprintStore) -> FingerprintProof:
 
 def method_of(store: FingerprintStore) -> Method:
     """Return how the kept reference was taken."""
-    kept = store.find(SOURCE)
-    assert kept is not None
-    reference = from_json(kept.reference_json)
+    reference = references.find(store, SOURCE)
     assert reference is not None
     return reference.method
 
@@ -129,7 +128,7 @@ def test_an_endpoint_in_trouble_is_down_and_not_changed(
             look(foreign, store)
 
     assert caught.value.is_down
-    assert store.find(SOURCE) is not None
+    assert references.find(store, SOURCE) is not None
 
 
 def test_a_refused_connection_is_down(store: FingerprintStore) -> None:
@@ -138,7 +137,7 @@ def test_a_refused_connection_is_down(store: FingerprintStore) -> None:
         asyncio.run(check(Asked(url=f"http://127.0.0.1:{port}/v1"), subject=SOURCE, store=store))
 
     assert caught.value.is_down
-    assert store.find(SOURCE) is None
+    assert references.find(store, SOURCE) is None
 
 
 def test_a_refused_key_is_no_other_method(store: FingerprintStore) -> None:
@@ -178,11 +177,71 @@ def test_a_renewed_reference_is_what_counts_from_then_on(store: FingerprintStore
         assert look(foreign, store).is_changed
 
 
-def test_a_reference_of_another_schema_is_taken_anew(store: FingerprintStore) -> None:
-    """A later failsoft, or an earlier one, kept it."""
-    store.keep(SOURCE, "{}", schema=99)
+def test_another_failsoft_on_the_same_store_keeps_its_own_reference(
+    store: FingerprintStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks other probes: each deleted the other's, so that both began anew at every round."""
     with Foreign() as foreign:
+        look(foreign, store)
+        monkeypatch.setattr(references, "PROBES_ID", "other probes")
+        there = look(foreign, store)
+        monkeypatch.undo()
+
+        assert there.is_new_reference
+        assert look(foreign, store).is_changed is False
+
+
+@pytest.mark.parametrize("spoil", [lambda _raw: {}, lambda raw: {**raw, "probes": []}])
+def test_a_spoilt_reference_is_taken_anew_and_its_loss_is_said(
+    store: FingerprintStore, spoil: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it would have shown is lost."""
+    with Foreign() as foreign:
+        look(foreign, store)
+        key = references.row_key(SOURCE)
+        kept = store.find(key)
+        assert kept is not None
+        store.replace(key, json.dumps(spoil(json.loads(kept.reference_json))), schema=kept.schema)
+
         assert look(foreign, store).is_new_reference
+        assert look(foreign, store).is_changed is False
+
+    assert "is spoilt; it is taken anew" in caplog.text
+
+
+def test_a_reference_that_is_broken_off_says_so(store: FingerprintStore) -> None:
+    """What it had asked is paid for; a first request that is refused cost nothing."""
+    with Foreign() as foreign:
+        foreign.refuses = lambda _path, _body: 429 if len(foreign.bodies) > 10 else None
+        with pytest.raises(FirstLookError, match="HTTP 429") as caught:
+            look(foreign, store)
+        with pytest.raises(FingerprintError) as later:
+            look(foreign, store)
+
+    assert caught.value.is_down
+    assert not isinstance(later.value, FirstLookError)
+
+
+def test_a_reply_without_end_is_not_read_to_its_end(store: FingerprintStore) -> None:
+    """It would fill the memory of who watches, and its reference the store."""
+    with Foreign(refuses=only_chats) as foreign:
+        foreign.padding = "x" * (MAX_REPLY_BYTES + 1)
+        with pytest.raises(FingerprintError, match="over 1,048,576 bytes came") as caught:
+            look(foreign, store)
+
+    assert not caught.value.is_down
+
+
+def test_an_endpoint_that_ignores_max_tokens_gives_no_longer_reference(
+    store: FingerprintStore,
+) -> None:
+    """What was not asked for does not count."""
+    with Foreign(refuses=only_chats, ignores_limits=True) as foreign:
+        look(foreign, store)
+
+    reference = references.find(store, SOURCE)
+    assert reference is not None
+    assert {len(probe.tokens) for probe in reference.probes} == {MAX_TOKENS}
 
 
 # Our own engine.
@@ -218,7 +277,7 @@ def test_our_engine_is_scored_and_other_weights_under_its_digest_are_found(
     assert first.reported.version_digest == DIGEST
     assert again.is_changed is False
     assert other.is_changed
-    assert store.find(local_subject("e" * 64)) is None
+    assert references.find(store, local_subject("e" * 64)) is None
 
 
 def test_our_engine_takes_the_probes_behind_its_callers_and_apart_from_their_prefixes(

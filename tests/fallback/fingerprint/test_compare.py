@@ -179,7 +179,11 @@ def test_methods_do_not_mix() -> None:
 
 @pytest.mark.parametrize(
     "takings",
-    [several(0.01), [greedy("abc", "")] * NUM_TAKINGS, [plain("a", "b")] * NUM_TAKINGS],
+    [
+        several(0.01),
+        [greedy("abc", "", *("abc",) * 4)] * NUM_TAKINGS,
+        [plain("a", *("b",) * 5)] * NUM_TAKINGS,
+    ],
     ids=["scored", "greedy", "text"],
 )
 def test_a_reference_survives_its_json(takings: list) -> None:  # type: ignore[type-arg]

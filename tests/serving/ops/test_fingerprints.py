@@ -1,8 +1,6 @@
 """Rounds of fingerprint checks: what becomes an event, what the file says, when they run."""
 
-import asyncio
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,58 +10,18 @@ from typing import Any
 
 import pytest
 
-from failsoft.config.settings import EndpointConfig, FingerprintConfig, Settings, StoreConfig
-from failsoft.fallback.discovery import RunningEngine, publish_engine
+from failsoft.config.settings import EndpointConfig, FingerprintConfig, StoreConfig
 from failsoft.fallback.fingerprint.check import check
 from failsoft.fallback.fingerprint.records import FingerprintProof
 from failsoft.fallback.fingerprint.take import Asked
-from failsoft.fingerprint_status import FingerprintStanding, read_fingerprints
+from failsoft.fingerprint_status import read_fingerprints
 from failsoft.serving.ops import fingerprint_round
-from failsoft.serving.ops.fingerprint_round import CHANGED, MAX_TOLD, UNCLEAR, FingerprintRound
+from failsoft.serving.ops.fingerprint_round import CHANGED, MAX_TOLD, UNCLEAR
 from failsoft.serving.ops.fingerprint_schedule import FingerprintSchedule
 from failsoft.store import Store
 from tests.fallback.fingerprint.foreign import Foreign
 from tests.fallback.rig import refused_port
-
-
-class Rounds:
-    """Rounds over one endpoint elsewhere, and one of a slot that may have an engine."""
-
-    def __init__(self, folder: Path, foreign: Foreign) -> None:
-        self.home = folder
-        self.settings = Settings(
-            store=StoreConfig(url=f"sqlite:///{folder}/failsoft.db"),
-            pins={"primary": "smollm2-135m-instruct"},
-            endpoints={
-                "hosted": EndpointConfig(name="hosted", url=foreign.url, model="m"),
-                "local": EndpointConfig(name="local", pin="primary"),
-                "twin": EndpointConfig(name="twin", pin="primary"),
-            },
-        )
-
-    def run(self, **changes: Any) -> dict[str, FingerprintStanding]:
-        """Run one round as a process that has just started would."""
-        settings = replace(self.settings, **changes)
-        with Store(settings.store) as store:
-            one = FingerprintRound(settings, home=self.home, environ={})
-            return asyncio.run(one.run(store))
-
-    def events(self) -> list[tuple[str, str]]:
-        """Return kind and endpoint of every event, the oldest first."""
-        with Store(self.settings.store) as store:
-            return [(event.kind, event.subject) for event in reversed(store.reader.events())]
-
-    def publish(self, foreign: Foreign, digest: str) -> None:
-        """Say that the engine of the slot runs; *foreign* stands in for it."""
-        foreign.headers["x-failsoft-version"] = digest
-        engine = RunningEngine(
-            slot="primary",
-            url=foreign.url,
-            pid=os.getpid(),
-            version="v",
-            version_digest=digest,
-        )
-        publish_engine(self.home, engine)
+from tests.serving.ops.rounds import Rounds
 
 
 @pytest.fixture
