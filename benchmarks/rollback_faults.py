@@ -5,9 +5,11 @@ has ended in the state that is due, and asking again is possible.
 """
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -16,6 +18,7 @@ from benchmarks.front_callers import WAIT_S, ask
 from benchmarks.proof import Line
 from benchmarks.rollback_rig import SLOT, V1, V2, Moving, kill_up, moving_up
 from benchmarks.up_session import wait_for
+from failsoft.config.catalogue import CATALOGUE
 from failsoft.pin_records import MoveState, PinMove
 
 _TOO_LARGE = "too-large"
@@ -26,6 +29,7 @@ sha256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 dtype = "float32"
 engine = {{ num_kv_blocks = 4000000 }}
 """
+_STORED = ("models", "conversions")
 _ON_TRIAL = (MoveState.STARTING, MoveState.WARMING, MoveState.PROVING, MoveState.SMOKING)
 
 
@@ -36,6 +40,8 @@ def measure(*, is_short: bool) -> Iterator[Line]:
         with moving_up(_EXTRA, folder=place) as moving:
             for state in _ON_TRIAL[:1] if is_short else _ON_TRIAL:
                 yield _kill_engine(moving, state)
+            for stored in _STORED[:1] if is_short else _STORED:
+                yield _corrupted_file(moving, stored)
             yield _no_memory(moving)
             yield _two_operators(moving)
             if not is_short:
@@ -78,6 +84,66 @@ def _kill_engine_after_switch(moving: Moving) -> Line:
         due=MoveState.CONFIRMED,
         serves=V1,
     )
+
+
+def _corrupted_file(moving: Moving, stored: str) -> Line:
+    before = moving.serving().pid
+    with _one_bit_flipped(moving.up.home / stored) as name:
+        ended = moving.wait_end(_begin(moving, V2))
+    line = _line(
+        f"one bit of the target's {name} in {stored}/ is another",
+        moving,
+        ended,
+        due=MoveState.FAILED,
+        serves=V1,
+        pid=before,
+    )
+    return Line(
+        must_hold=f"{line.must_hold}, naming the file",
+        figure=f"{line.figure}; {ended.reason}",
+        has_passed=line.has_passed and name in (ended.reason or ""),
+    )
+
+
+@contextmanager
+def _one_bit_flipped(shared: Path) -> Iterator[str]:
+    """Let a home see V2's weights in *shared* with one bit flipped, and yield the file's name.
+
+    *shared* is a link to the user's own store, which stays as it is: what the home sees until
+    the block ends is a folder of links, and copies of the weights alone.
+    """
+    own = shared.readlink()
+    with tempfile.TemporaryDirectory(dir=shared.parent) as made:
+        mirror = Path(made) / "mirror"
+        shutil.copytree(own, mirror, copy_function=os.symlink)
+        # One folder for each dtype that any machine took: which is loaded here is no matter.
+        spoilt = [_largest_file(path) for path in mirror.glob(f"{CATALOGUE[V2].sha256}*")]
+        for path in spoilt:
+            _flip_a_bit(path)
+        shared.unlink()
+        shared.symlink_to(mirror)
+        try:
+            yield spoilt[0].name
+        finally:
+            shared.unlink()
+            shared.symlink_to(own)
+
+
+def _largest_file(folder: Path) -> Path:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return max(files, key=lambda path: path.stat().st_size)
+
+
+def _flip_a_bit(link: Path) -> None:
+    """Put a copy in place of *link* that differs in one bit, in the middle."""
+    target = link.resolve()
+    link.unlink()
+    shutil.copyfile(target, link)
+    with link.open("r+b") as file:
+        file.seek(link.stat().st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
 
 
 def _no_memory(moving: Moving) -> Line:
