@@ -98,7 +98,7 @@ def _line(kind: str, clean: Batch, batch: Batch, after: Batch, engine: Engine) -
 def measure_store(*, is_short: bool) -> Iterator[Line]:
     """Yield whether the model store survives SIGKILL at random moments of a first start."""
     rng = random.Random(11)
-    rounds = 4 if is_short else 20
+    rounds = 2 if is_short else 20
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "FAILSOFT_HOME": home}
         failsoft = [sys.executable, "-m", "failsoft"]

@@ -141,7 +141,7 @@ _BAD: list[tuple[str, object, str | None]] = [
 """Route, body, and the field that the error must name (None: any)."""
 
 
-def measure_bad_input(server: Server) -> Iterator[Line]:
+def measure_bad_input(server: Server, *, is_short: bool) -> Iterator[Line]:
     """Yield whether every bad body gets a 400 that names its field, neighbours unharmed."""
     client = OpenAI(base_url=f"{server.url}/v1", api_key="unused")
 
@@ -150,7 +150,7 @@ def measure_bad_input(server: Server) -> Iterator[Line]:
             model=_MODEL,
             messages=[{"role": "user", "content": "Tell me about rivers."}],
             temperature=0,
-            max_tokens=120,
+            max_tokens=48 if is_short else 120,
             stream=True,
         )
         return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)

@@ -31,12 +31,12 @@ def measure_architectures() -> Iterator[Line]:
     )
 
 
-def measure_server() -> Iterator[Line]:
+def measure_server(*, is_short: bool) -> Iterator[Line]:
     """Yield the outcome of bad bodies against a running server, and what it costs idle."""
     from benchmarks import engine_http
 
     with engine_http.running_server("engine", "serve") as server:
-        yield from engine_http.measure_bad_input(server)
+        yield from engine_http.measure_bad_input(server, is_short=is_short)
         yield from engine_http.measure_idle(server)
 
 
@@ -71,7 +71,7 @@ def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
         ("Memory", partial(engine_memory.measure, is_short=is_short)),
         ("Faults in a forward", engine_faults.measure_forward),
         ("Faults of the model store", partial(engine_faults.measure_store, is_short=is_short)),
-        ("Bad input, and nothing to do", measure_server),
+        ("Bad input, and nothing to do", partial(measure_server, is_short=is_short)),
     ]
 
 
