@@ -86,6 +86,7 @@ def _front_of(reading: FrontStatus) -> Front:
         num_open_calls=reading.num_open_calls,
         settings_read_at_ms=reading.settings_read_at_ms,
         dropped_records={kind: num for kind, num in reading.dropped_records.items() if num},
+        store_trouble=reading.store_trouble,
         last_reload=reading.last_reload,
     )
 

@@ -149,6 +149,8 @@ class Front:
     settings_read_at_ms: int
     dropped_records: Mapping[str, int]
     """Records that it could not keep since it started, by kind; all zeros are left out."""
+    store_trouble: str | None
+    """Why its store takes no records now; None when it takes them."""
     last_reload: Reload | None
     """The last time it read its settings again; None when it never did, or does not say."""
 

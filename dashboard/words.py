@@ -230,6 +230,8 @@ def warnings(standing: Standing) -> list[str]:
     if refused is not None:
         ago = age(refused.at_ms, now_ms=standing.at_ms)
         said.append(f"the settings were refused {ago} ago, the old ones hold: {refused.error}")
+    if not isinstance(front, Unknown) and front.store_trouble is not None:
+        said.append(f"the front answers, but its store takes no records: {front.store_trouble}")
     if not isinstance(front, Unknown) and front.dropped_records:
         said.append(f"the front could not keep records: {counts(dict(front.dropped_records))}")
     if not isinstance(standing.dropped_24h, Unknown) and any(standing.dropped_24h.values()):

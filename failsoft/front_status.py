@@ -75,3 +75,5 @@ class FrontStatus:
     ladders: tuple[LadderStatus, ...]
     dropped_records: Mapping[str, int]
     """Records that the store did not keep, by kind."""
+    store_trouble: str | None = None
+    """Why the store takes no records now; they wait meanwhile. None when it takes them."""

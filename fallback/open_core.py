@@ -27,7 +27,7 @@ def open_core(
 
     Raises:
         ConfigError: The settings are wrong, or an API key's variable is not set.
-        StoreError: The store cannot be opened.
+        StoreError: The store cannot be opened, and waiting will not help.
     """
     load_library()
     settings = read_source(source)
@@ -54,11 +54,14 @@ def read_source(source: SettingsSource) -> Settings:
 def store_backends(settings: Settings, environ: Mapping[str, str]) -> tuple[Backends, Store]:
     """Open the settings' store; return a client's backends in it, and the store itself.
 
+    A database that is out of reach costs records and kept replies, and no answer: it is opened
+    once it works.
+
     Raises:
         ConfigError: The password's variable is not set.
-        StoreError: It cannot be opened.
+        StoreError: It cannot be opened, and waiting will not help.
     """
-    store = Store(settings.store, environ=environ)
+    store = Store(settings.store, environ=environ, may_wait=True)
     backends = Backends(
         recorder=store.recorder,
         replies=store.replies,

@@ -31,11 +31,14 @@ class StoreError(FailsoftError):
 
     Attributes:
         url: Which database, its password masked.
+        may_pass: Whether the database itself refused, as one that is unreachable, locked or full
+            does: the same may work later. What a person must mend does not pass.
     """
 
-    def __init__(self, message: str, *, url: str) -> None:
+    def __init__(self, message: str, *, url: str, may_pass: bool = False) -> None:
         super().__init__(message)
         self.url = url
+        self.may_pass = may_pass
 
 
 class DemoError(FailsoftError):

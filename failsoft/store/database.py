@@ -21,6 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from failsoft.config.secrets import read_secret
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import StoreError
+from failsoft.store.driver_errors import may_pass, reason
+from failsoft.store.first_use import FirstUse
 from failsoft.store.fork import ForkGate
 from failsoft.store.numbered import heed_numbered
 
@@ -52,6 +54,8 @@ class Database:
         self._writing = self._engine(url, is_reader=False)
         self._reading = self._engine(url, is_reader=True)
         self._write_lock = threading.Lock()
+        self.first_use = FirstUse()
+        """What must be done before the first transaction; `Store` says what that is."""
         self._gate = ForkGate(before=self.dispose, in_child=self._renew)
         self.in_child: list[Callable[[], None]] = []
         """Called in a forked child, after the database is usable there."""
@@ -76,6 +80,7 @@ class Database:
             StoreError: The database refused; ``__cause__`` says why.
         """
         timeout_s = self.config.busy_timeout_s if timeout_s is None else timeout_s
+        self.first_use.settle()
         deadline = time.monotonic() + timeout_s
         with (
             self._translated(),
@@ -100,6 +105,7 @@ class Database:
         Raises:
             StoreError: The database refused; ``__cause__`` says why.
         """
+        self.first_use.settle()
         with self._translated(), self._gate.entered(), self._reading.connect() as connection:
             yield connection
 
@@ -148,9 +154,10 @@ class Database:
         self._writing.dispose()
         self._reading.dispose()
 
-    def error(self, reason: str) -> StoreError:
+    def error(self, reason: str, *, may_pass: bool = False) -> StoreError:
         """Return the error that names this database and *reason*."""
-        return StoreError(f"the store {self.shown_url} failed: {reason}", url=self.shown_url)
+        said = f"the store {self.shown_url} failed: {reason}"
+        return StoreError(said, url=self.shown_url, may_pass=may_pass)
 
     @contextmanager
     def _turn(self, timeout_s: float) -> Iterator[None]:
@@ -169,13 +176,12 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except SQLAlchemyError as exc:
-            raise self.error(_reason(exc)) from exc
-        except sqlite3.Error as exc:
-            raise self.error(f"{type(exc).__name__}: {exc}") from exc
+        except (SQLAlchemyError, sqlite3.Error) as exc:
+            raise self.error(reason(exc), may_pass=may_pass(exc)) from exc
 
     def _renew(self) -> None:
         self._write_lock = threading.Lock()
+        self.first_use.renew()
         self._writing.dispose(close=False)  # what a stuck parent thread held is not ours
         self._reading.dispose(close=False)
         for renew in self.in_child:
@@ -278,10 +284,3 @@ def _patiently(driver: Any, pragma: str, *, timeout_s: float) -> None:
             if not is_busy or time.monotonic() >= deadline:
                 raise
             time.sleep(_POLL_S)
-
-
-def _reason(exc: SQLAlchemyError) -> str:
-    """Return the driver's first line only: what follows may quote values."""
-    origin = getattr(exc, "orig", None) or exc
-    lines = str(origin).splitlines()
-    return f"{type(origin).__name__}: {lines[0] if lines else 'no message'}"

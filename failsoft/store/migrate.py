@@ -38,6 +38,9 @@ def upgrade(database: Database) -> str | None:
 def ensure_current(database: Database) -> None:
     """Upgrade a new database or a SQLite file; refuse to touch a PostgreSQL one in use.
 
+    Its errors say whether they may pass: a database out of reach may, one of another
+    revision does not.
+
     Raises:
         StoreError: It must be upgraded by hand, or a newer failsoft made it.
     """

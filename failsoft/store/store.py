@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Self
 
 from failsoft.call_records import CachedReply, IdempotencyStore, Recorder, ReplyStore
@@ -40,6 +41,8 @@ class Store:
         config: Which database, what to keep, how long.
         environ: Where the password is, usually ``os.environ``.
         clock: UTC epoch seconds.
+        may_wait: Whether a database that is out of reach, locked or full may be opened later:
+            whoever answers users starts without it. Its log says so.
 
     Raises:
         StoreError: It cannot be opened or migrated.
@@ -52,12 +55,13 @@ class Store:
         *,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
+        may_wait: bool = False,
     ) -> None:
         self.config = config
         keeps_replies = config.keep_text != "none"
         self._database = Database(config, environ=os.environ if environ is None else environ)
         try:
-            ensure_current(self._database)
+            self._bring_up_to_date(may_wait=may_wait)
         except BaseException:
             self._database.dispose()
             raise
@@ -139,6 +143,15 @@ class Store:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _bring_up_to_date(self, *, may_wait: bool) -> None:
+        try:
+            ensure_current(self._database)
+        except StoreError as exc:
+            if not (may_wait and exc.may_pass):
+                raise
+            _log.warning("opened without its database; records wait until it works: %s", exc)
+            self._database.first_use.put_off(partial(ensure_current, self._database), exc)
 
     def _settled(self, reply: CachedReply) -> None:
         if self._replies is not None:

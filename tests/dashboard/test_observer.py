@@ -272,6 +272,15 @@ def test_dropped_records_are_summed_over_processes(running: Running) -> None:
     assert standing.front.dropped_records == {"call": 2}
 
 
+def test_a_store_that_takes_no_records_is_a_warning(running: Running) -> None:
+    """The feature answers: nobody would look for it."""
+    tell(running.front, status(*three(), store_trouble="the store is locked"))
+
+    said = warnings(running.observer.look())
+
+    assert "the front answers, but its store takes no records: the store is locked" in said
+
+
 def test_the_processes_and_the_last_reload_are_the_supervisors_word(running: Running) -> None:
     """With restarts and exits, as it wrote them."""
     primary = child("primary", num_restarts=2, last_exit="killed by SIGKILL")

@@ -15,6 +15,7 @@ from failsoft.serving.front.keyring import Keyring
 from failsoft.serving.front.metrics import FrontMetrics
 from failsoft.serving.front.open_calls import OpenCalls
 from failsoft.serving.front.recorder import CountingRecorder
+from failsoft.store.tally import WriterStats
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,8 +31,8 @@ class Front:
     keyring: Keyring
     token: str = field(repr=False)
     """Opens ``/internal/status``; see `failsoft.run_state.FrontState`."""
-    count_dropped: Callable[[], Mapping[str, int]]
-    """Returns the records that the store did not keep, by kind."""
+    store_stats: Callable[[], WriterStats]
+    """Returns what the store's writer wrote, dropped and suffers."""
     started_at_ms: int
     settings_read_at_ms: int
     calls: OpenCalls = field(default_factory=OpenCalls)
@@ -70,4 +71,10 @@ class Front:
     @property
     def dropped_records(self) -> Mapping[str, int]:
         """Records that the store did not keep, by kind."""
-        return self.count_dropped()
+        return self.store_stats().dropped_total
+
+    @property
+    def store_trouble(self) -> str | None:
+        """Why the store takes no records now; None when it takes them."""
+        stats = self.store_stats()
+        return stats.last_error if stats.is_failing else None

@@ -106,7 +106,7 @@ def _open_front(
         metrics=metrics,
         keyring=keyring,
         token=secrets.token_hex(_TOKEN_BYTES),
-        count_dropped=lambda: store.stats().dropped_total,
+        store_stats=store.stats,
         started_at_ms=now_ms,
         settings_read_at_ms=now_ms,
     )

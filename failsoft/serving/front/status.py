@@ -32,6 +32,7 @@ def front_status(front: Front) -> FrontStatus:
             for name, ladder in front.ladders.items()
         ),
         dropped_records=front.dropped_records,
+        store_trouble=front.store_trouble,
     )
 
 
