@@ -1,6 +1,7 @@
 """Read one request's JSON body: bounded, valid, and refused with a reason otherwise."""
 
 import asyncio
+import codecs
 import json
 from typing import Any, NoReturn
 
@@ -13,6 +14,8 @@ from failsoft.errors import BodyTooSlowError, InvalidRequestError
 MAX_DEPTH = 100
 """Lists and objects inside one another at most; Python's own parser allows about a thousand,
 and what works on the body afterwards has less room on its stack."""
+
+_GZIP = b"\x1f\x8b"
 
 
 async def read_json(request: Request, *, config: HttpConfig) -> dict[str, Any]:
@@ -29,15 +32,20 @@ async def read_json(request: Request, *, config: HttpConfig) -> dict[str, Any]:
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > max_bytes:
         raise _too_large(max_bytes)
+    return await receive_json(request.receive, max_bytes=max_bytes, limit_s=limit_s)
+
+
+async def receive_json(receive: Receive, *, max_bytes: int, limit_s: float) -> dict[str, Any]:
+    """Return the body that *receive* brings within *limit_s*; see `read_json`."""
     try:
         async with asyncio.timeout(limit_s):
-            return await receive_json(request.receive, max_bytes=max_bytes)
+            raw = await _receive(receive, max_bytes=max_bytes)
     except TimeoutError:
         raise BodyTooSlowError(limit_s=limit_s) from None
+    return parse_json(raw)
 
 
-async def receive_json(receive: Receive, *, max_bytes: int) -> dict[str, Any]:
-    """Return the body that *receive* brings; see `read_json`."""
+async def _receive(receive: Receive, *, max_bytes: int) -> bytes:
     chunks = bytearray()
     more_body = True
     while more_body:
@@ -48,7 +56,7 @@ async def receive_json(receive: Receive, *, max_bytes: int) -> dict[str, Any]:
         more_body = message.get("more_body", False)
         if len(chunks) > max_bytes:
             raise _too_large(max_bytes)
-    return parse_json(bytes(chunks))
+    return bytes(chunks)
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
@@ -57,7 +65,10 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     Raises:
         InvalidRequestError: See `read_json`.
     """
+    raw = raw.removeprefix(codecs.BOM_UTF8)  # RFC 8259 lets a parser pass it over
     try:
+        if raw.startswith(_GZIP):
+            raise ValueError("it is compressed; send it as it is, without Content-Encoding")
         body = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
         if b"\\ud" in raw.lower():  # json.loads lets half a surrogate pair through
             json.dumps(body, ensure_ascii=False).encode("utf-8")

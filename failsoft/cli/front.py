@@ -46,12 +46,18 @@ def front(
     max_body_bytes: Annotated[
         int, typer.Option(help="Bytes of a request's body at most.")
     ] = _FRONT.max_body_bytes,
+    body_timeout_s: Annotated[
+        float, typer.Option(help="Seconds that a request's body may take to arrive.")
+    ] = _FRONT.body_timeout_s,
 ) -> None:
     """Serve the ladders of the settings file as an OpenAI API until SIGTERM or Ctrl-C."""
     from failsoft.serving.front.run import run_front
 
     front_config = FrontConfig(
-        allowed_hosts=tuple(allowed_host or ()), drain_s=drain_s, max_body_bytes=max_body_bytes
+        allowed_hosts=tuple(allowed_host or ()),
+        drain_s=drain_s,
+        max_body_bytes=max_body_bytes,
+        body_timeout_s=body_timeout_s,
     )
     console = Console(stderr=True, soft_wrap=True, highlight=False)
 

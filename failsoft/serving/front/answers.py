@@ -107,12 +107,16 @@ async def _read(front: Front, kind: Kind, scope: Scope, receive: Receive, call_i
     Raises:
         FallbackError: It is refused, and nobody was asked.
         InvalidRequestError: Its body cannot be read.
+        BodyTooSlowError: Its body took too long to arrive.
         ClientDisconnect: Its caller left while sending it.
     """
     if front.is_draining:
         raise FrontStoppedError(retry_after_s=RETRY_AFTER_S)
     options = read_options(scope["headers"], caller=caller_of(scope))
-    body = await receive_json(receive, max_bytes=front.config.max_body_bytes)
+    config = front.config
+    body = await receive_json(
+        receive, max_bytes=config.max_body_bytes, limit_s=config.body_timeout_s
+    )
     ladder = choose_ladder(body, front.ladders)
     options["ladder"], options["call_id"] = ladder, call_id
     front.recorder.note_call(call_id, ladder)

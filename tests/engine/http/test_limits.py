@@ -1,5 +1,6 @@
 """What a request may be at most: each limit is named where it is passed."""
 
+import gzip
 import time
 from typing import Any
 
@@ -48,6 +49,17 @@ def test_many_shallow_members_are_not_deep() -> None:
 def test_the_message_names_the_limit(rig: Rig, path: str, body: dict[str, Any], limit: int) -> None:
     """So that a caller knows what would pass."""
     assert str(limit) in check(rig.post(path, json=body))["message"]
+
+
+def test_a_byte_order_mark_is_passed_over() -> None:
+    """Windows tools send one."""
+    assert parse_json(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+
+
+def test_a_compressed_body_is_refused_by_that_name() -> None:
+    """That a byte is not UTF-8 helps nobody."""
+    with pytest.raises(InvalidRequestError, match="it is compressed; send it as it is"):
+        parse_json(gzip.compress(b'{"a": 1}'))
 
 
 def test_a_body_that_trickles_in_is_cut_off() -> None:

@@ -1,13 +1,14 @@
 """What leaves on a caller's connection, and when."""
 
 import socket
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.engine.http.rig import raw_post
 from tests.fallback.fault_server import FaultServer
-from tests.serving.front.rig import FrontProcess
+from tests.serving.front.rig import FrontProcess, front, toml
 
 ASK = b'{"messages": [{"role": "user", "content": "x"}]}'
 
@@ -132,3 +133,20 @@ def test_a_body_in_chunks_behind_an_offer_is_no_request(shared: FrontProcess) ->
 
     assert received.count(b"HTTP/1.1 ") == 1
     assert received.startswith(b"HTTP/1.1 400")
+
+
+def test_a_body_that_trickles_in_is_cut_off(tmp_path: Path, server_a: FaultServer) -> None:
+    """It held a connection, and a call in the front's books, for as long as it liked."""
+    whole = raw_post("/v1/chat/completions", ASK)
+    with front(tmp_path, toml(server_a), "--body-timeout-s", "0.3") as process:
+        with connect(process) as connection:
+            connection.sendall(whole[:-10])
+            received = b""
+            while piece := connection.recv(65536):
+                received += piece
+
+        assert received.startswith(b"HTTP/1.1 408")
+        assert b'"code":"body_too_slow"' in received.replace(b": ", b":")
+        assert b"connection: close" in received.lower()
+        assert process.status()["num_open_calls"] == 0
+        assert process.post().status_code == 200
