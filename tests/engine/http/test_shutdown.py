@@ -88,7 +88,7 @@ def test_sigterm_lets_streams_finish() -> None:
 
 
 def test_what_outlives_the_drain_ends_in_an_error_event() -> None:
-    """The process is gone within a second after the drain's limit, exit code 0."""
+    """The process is gone soon after the drain's limit, long before a stream's end; exit code 0."""
     with process(step_s=0.1, drain_s=1) as started:
         threads, texts = streams(started, 3)
         start_s = time.monotonic()
@@ -96,7 +96,7 @@ def test_what_outlives_the_drain_ends_in_an_error_event() -> None:
         started.popen.send_signal(signal.SIGTERM)
 
         assert started.wait() == 0
-        assert 1 <= time.monotonic() - start_s < 2.5
+        assert 1 <= time.monotonic() - start_s < 5
         for thread in threads:
             thread.join()
 

@@ -169,7 +169,7 @@ def test_callers_who_ask_the_same_share_one_upstream_call(
     """Ten at once at temperature 0: one hit, and only one of them is told of an attempt."""
     from concurrent.futures import ThreadPoolExecutor
 
-    server_a.plan(default={"do": "ok", "first_s": 0.5})
+    server_a.plan(default={"do": "ok", "first_s": 0.9})
     body: dict[str, Any] = {"messages": words("same"), "temperature": 0, "stream": True}
 
     with ThreadPoolExecutor(10) as pool:
