@@ -18,6 +18,7 @@ from failsoft.fallback.pins.history import was_confirmed
 from failsoft.fallback.pins.pinned import is_same_version, pinned_version
 from failsoft.fallback.pins.words import version_words
 from failsoft.pin_records import MoveAsk, MoveKind, PinMove, PinnedVersion, Swap
+from failsoft.store.rows import one_line
 
 if TYPE_CHECKING:
     from failsoft.store.store import Store
@@ -66,7 +67,7 @@ def move_pin(wish: MoveWish, choose: Choose, *, waits: bool) -> None:
                 slot=wish.slot,
                 kind=wish.kind,
                 to=target,
-                who=wish.who or operator(),
+                who=one_line(wish.who or "") or operator(),
                 why=why,
                 swap=wish.swap,
                 accept_unproven=wish.accept_unproven,
