@@ -75,12 +75,12 @@ def short(value: Any) -> Any:
 
 
 def one_line(text: str, *, max_chars: int = MAX_TEXT) -> str:
-    """Return *text* fit to store and to stand in a line on a terminal, in a log and on a page.
+    r"""Return *text* fit to store and to stand in a line on a terminal, in a log and on a page.
 
     Whoever writes a reason must not forge a line below it, colour it, or turn its letters
     around: line ends and control characters become a space, marks of direction go.
 
-    >>> one_line("it is\\x1b[2J\\nconfirmed")
+    >>> one_line("it is\x1b[2J\nconfirmed")
     'it is [2J confirmed'
     """
     shown = "".join(map(_shown, text[: 4 * max_chars]))  # what goes makes room
