@@ -161,7 +161,11 @@ class MoveRun:
         self._candidate.forget()
         parts.roster.release(slot)
         parts.tell_children()
-        await self._drain(leaving)
+        try:
+            await self._drain(leaving)
+        except PinError as exc:  # somebody ended it in the store, which holds
+            self._news.say(str(exc), Tone.BAD)
+            return
         await self._confirm()
 
     async def _drain(self, leaving: Keeper) -> None:
