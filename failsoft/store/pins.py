@@ -151,7 +151,8 @@ class PinStore:
             what = (
                 f"no move of pin {slot} is under way"
                 if move is None
-                else f"the move of pin {slot} is {move.state} already; use `failsoft rollback`"
+                else f"the move of pin {slot} is {move.state} already; wait for its "
+                f"end (`failsoft pin show {slot}`), then use `failsoft rollback {slot}`"
             )
             raise PinError(what, slot=slot)
         return self._known(taken)
@@ -317,13 +318,13 @@ class PinStore:
 
     def _refuse_second(self, connection: sa.Connection, slot: str) -> None:
         if (first := _open_move(connection, slot)) is not None:
-            raise _conflict_with(first)
+            raise conflict_with(first)
 
     def _conflict(self, slot: str) -> PinError:
         first = self.open_move(slot)
         if first is None:
             return PinError(f"another move of pin {slot} was first, and is over", slot=slot)
-        return _conflict_with(first)
+        return conflict_with(first)
 
     def _moves(self, where: sa.ColumnElement[bool]) -> list[PinMove]:
         some = sa.select(pin_moves).where(where).order_by(pin_moves.c.move_id)
@@ -384,9 +385,12 @@ def _is_second(exc: Exception) -> bool:
     return isinstance(exc.__cause__, IntegrityError)
 
 
-def _conflict_with(move: PinMove) -> PinConflictError:
+def conflict_with(move: PinMove) -> PinConflictError:
+    """Return what a second move of its slot is told while *move* is under way."""
     words = f"{move.who} moves it to {move.to.name} already (it is {move.state.value})"
-    return PinConflictError(slot=move.slot, move=move, words=words)
+    return PinConflictError(
+        slot=move.slot, move=move, words=words, is_switched=move.state.is_switched
+    )
 
 
 def _new_id(connection: sa.Connection, now_ms: int) -> str:
