@@ -199,6 +199,24 @@ def test_settings_that_are_read_again_leave_a_slot_under_move_alone(tmp_path: Pa
         assert "deadline_s = 7" in copy
 
 
+def test_settings_that_mean_another_version_by_the_targets_name_do_not_stop_its_move(
+    tmp_path: Path,
+) -> None:
+    """It gets a name of its own, which the settings that the new engine read did not have."""
+    with moving_up(tmp_path) as pins:
+        stall = pins.stall("v3", MoveState.CHECKING)
+        move = pins.ask()
+        pins.wait(move, MoveState.CHECKING)
+        pins.up.wait_for((pins.up.home / "run/processes/settings.candidate.primary.toml").exists)
+        pins.up.reload(ONE_ENGINE.replace("v3.gguf", "other.gguf"))
+        stall.unlink()
+
+        ended = pins.end_of(move)
+
+        assert ended.state is MoveState.CONFIRMED, ended
+        assert pins.serving()[0].startswith("v3.")
+
+
 def test_a_store_that_refuses_for_long_ends_a_move_and_for_short_does_not(tmp_path: Path) -> None:
     """The end is written once it takes it; what serves never noticed."""
     settings = ONE_ENGINE + "[store]\nbusy_timeout_s = 0.1\n"
