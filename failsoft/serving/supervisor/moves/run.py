@@ -119,6 +119,8 @@ class MoveRun:
         except (StoreError, PinError) as exc:
             _log.warning("pin %s: restoring is not written down: %s", self._slot, exc)
         self._news.enter(MoveState.RESTORING)
+        # Taken back while it still stopped: memory does not hold it twice.
+        await self._parts.roster.empty(self._slot)
         keeper = self._parts.roster.restart(self._slot)
         until_s = asyncio.get_running_loop().time() + self._rules.starting_s
         while keeper.phase not in ("running", "gave_up") and not self._is_ending:
