@@ -24,6 +24,7 @@ from failsoft.serving.supervisor.terminal import Tone
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.1
+_WENT_BACK = "; the pin went back: mend that, then ask again"
 
 
 class MoveRun:
@@ -156,7 +157,7 @@ class MoveRun:
             promote_candidate(parts.home, slot, self._candidate.pid)
         except (OSError, CandidateGoneError) as exc:
             await self._candidate.end()
-            await self._go_back(f"switching: {exc}")
+            await self._go_back(f"switching: {exc}{_WENT_BACK}")
             return
         leaving = self._candidate.install()
         self._is_installed = True
@@ -182,7 +183,7 @@ class MoveRun:
                 self._proof |= await prove_slot(self._parts, self._slot, self.move.to.digest)
         except (TrialError, TimeoutError) as exc:
             why = str(exc) or f"it was not ready within {self._rules.starting_s:g} s"
-            await self._go_back(f"{self.move.state.value}: {why}; the pin went back")
+            await self._go_back(f"{self.move.state.value}: {why}{_WENT_BACK}")
             return
         await self._end(MoveState.CONFIRMED, None)
 
