@@ -12,12 +12,13 @@ import typer
 from failsoft.cli.pin_follow import follow_to_end, tell_end, tell_start
 from failsoft.cli.pin_place import PinPlace, find_place, operator
 from failsoft.cli.pin_targets import check_slot, check_why
-from failsoft.errors import PinConflictError, PinError
+from failsoft.errors import PinError
 from failsoft.fallback.pins.evidence import judge_evidence
 from failsoft.fallback.pins.history import was_confirmed
 from failsoft.fallback.pins.pinned import is_same_version, pinned_version
 from failsoft.fallback.pins.words import version_words
 from failsoft.pin_records import MoveAsk, MoveKind, PinMove, PinnedVersion, Swap
+from failsoft.store.rows import one_line
 
 if TYPE_CHECKING:
     from failsoft.store.store import Store
@@ -66,7 +67,7 @@ def move_pin(wish: MoveWish, choose: Choose, *, waits: bool) -> None:
                 slot=wish.slot,
                 kind=wish.kind,
                 to=target,
-                who=wish.who or operator(),
+                who=one_line(wish.who or "") or operator(),
                 why=why,
                 swap=wish.swap,
                 accept_unproven=wish.accept_unproven,
@@ -93,10 +94,10 @@ def _refuse_second(slot: str, store: "Store") -> None:
     Raises:
         PinConflictError: One is.
     """
-    move = store.pins.open_move(slot)
-    if move is not None:
-        words = f"{move.who} moves it to {move.to.name} already (it is {move.state.value})"
-        raise PinConflictError(slot=slot, move=move, words=words)
+    from failsoft.store.pins import conflict_with
+
+    if (move := store.pins.open_move(slot)) is not None:
+        raise conflict_with(move)
 
 
 def _check_evidence(

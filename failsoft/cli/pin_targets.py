@@ -10,6 +10,7 @@ from failsoft.fallback.pins.history import held_versions, rollback_target
 from failsoft.fallback.pins.pinned import is_same_version, pinned_version
 from failsoft.fallback.pins.words import version_words
 from failsoft.pin_records import PinMove, PinnedVersion
+from failsoft.store.rows import one_line
 
 MIN_DIGEST_CHARS = 4
 
@@ -38,16 +39,17 @@ def check_shown_slot(slot: str | None, known: Sequence[str]) -> None:
 
 
 def check_why(why: str) -> str:
-    """Return the reason without the space around it.
+    """Return the reason as one line.
 
     Raises:
         ConfigError: Nothing is left.
     """
-    if not why.strip():
+    line = one_line(why)
+    if not line:
         raise ConfigError(
             key="--why", value=why, allowed="a reason in a few words; the history keeps it"
         )
-    return why.strip()
+    return line
 
 
 def version_to_set(name: str, place: PinPlace) -> PinnedVersion:

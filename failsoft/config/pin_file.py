@@ -24,8 +24,8 @@ from failsoft.errors import ConfigError
 def write_pins(path: Path, pins: Mapping[str, str]) -> bool:
     """Put *pins* into the ``[pins]`` table of the file at *path*; others of its pins stay.
 
-    The file is replaced as a whole by a rename, keeps its mode and its line ends, and a link
-    to it stays a link. Written only if all but *pins* reads back the same.
+    The file is replaced as a whole by a rename, keeps its owner, its mode and its line ends, and
+    a link to it stays a link. Written only if all but *pins* reads back the same.
 
     Args:
         path: An existing ``failsoft.toml``.
@@ -35,8 +35,8 @@ def write_pins(path: Path, pins: Mapping[str, str]) -> bool:
         Whether the file had to be changed.
 
     Raises:
-        ConfigError: The file cannot be read or written, is no TOML, its ``pins`` is no table,
-            or a name is none.
+        ConfigError: The file cannot be read or written, its owner cannot be kept, it is no
+            TOML, its ``pins`` is no table, or a name is none.
     """
     for slot, version in pins.items():
         for name in (slot, version):
@@ -103,21 +103,25 @@ def _by_hand(path: Path, pins: Mapping[str, str], why: str) -> ConfigError:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Put *content* in the place of the file at *path*, in one step and with its mode."""
+    """Put *content* in the place of the file at *path*, in one step, with its owner and mode."""
     real = path.resolve()  # renaming onto a link would replace the link
     try:
-        mode = stat.S_IMODE(real.stat().st_mode)
+        before = real.stat()
         handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
                 file.flush()
-                os.fchmod(file.fileno(), mode)
+                # Root's hand must not lock out the user whose `failsoft up` reads the file.
+                made = os.fstat(file.fileno())
+                if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))  # a new owner cuts it
                 os.fsync(file.fileno())
             os.replace(name, real)
         except BaseException:
             os.unlink(name)
             raise
     except OSError as exc:
-        allowed = f"a file in a folder that this user may write to ({exc.strerror})"
+        allowed = f"a file of this user's in a folder that it may write to ({exc.strerror})"
         raise ConfigError(key=str(path), value=None, allowed=allowed) from exc

@@ -17,11 +17,14 @@ from failsoft.errors import PinConflictError, PinError
 from failsoft.pin_records import MoveAsk, MoveKind, MoveState, Pin, PinMove, PinnedVersion
 from failsoft.store.database import Database
 from failsoft.store.pin_rows import move_of, pin_of, version_values
-from failsoft.store.rows import short
+from failsoft.store.rows import one_line
 from failsoft.store.schema import pin_moves, pins
 
 _ID_DIGITS = 12
 """Hex digits of an id that are milliseconds."""
+
+_MAX_REASON_CHARS = 10_000
+"""Its end is the next step: nothing that happens is cut."""
 
 _IS_OPEN = pin_moves.c.ended_at_ms.is_(None)
 _TAKES_ABORT = [state.value for state in MoveState if not state.is_end and not state.is_switched]
@@ -140,7 +143,7 @@ class PinStore:
             PinError: None is under way, or it has switched already.
         """
         open_one = sa.and_(pin_moves.c.slot == slot, _IS_OPEN, pin_moves.c.state.in_(_TAKES_ABORT))
-        wish = sa.update(pin_moves).where(open_one).values(abort_by=short(who))
+        wish = sa.update(pin_moves).where(open_one).values(abort_by=one_line(who))
         with self._database.write() as connection:
             taken = connection.execute(wish.returning(pin_moves.c.move_id)).scalar()
         if taken is None:
@@ -148,7 +151,8 @@ class PinStore:
             what = (
                 f"no move of pin {slot} is under way"
                 if move is None
-                else f"the move of pin {slot} is {move.state} already; use `failsoft rollback`"
+                else f"the move of pin {slot} is {move.state} already; wait for its "
+                f"end (`failsoft pin show {slot}`), then use `failsoft rollback {slot}`"
             )
             raise PinError(what, slot=slot)
         return self._known(taken)
@@ -169,7 +173,7 @@ class PinStore:
         return self.end(
             move,
             MoveState.FAILED if move.state.is_switched else MoveState.UNDONE,
-            reason=f"{short(who)} ended it while {move.state.value}: {owner} had it{back}",
+            reason=f"{one_line(who)} ended it while {move.state.value}: {owner} had it{back}",
         )
 
     # Carrying out.
@@ -258,6 +262,8 @@ class PinStore:
         if state is MoveState.CONFIRMED and not move.state.is_switched:
             raise ValueError("only what has switched is confirmed")
         values: dict[str, Any] = {"ended_at_ms": self._now_ms(), "reason": reason}
+        if reason is not None:  # it may hold the last words of a process
+            values["reason"] = one_line(reason, max_chars=_MAX_REASON_CHARS)
         if proof is not None:
             values["proof_json"] = json.dumps(proof)
         with self._database.write() as connection:
@@ -312,13 +318,13 @@ class PinStore:
 
     def _refuse_second(self, connection: sa.Connection, slot: str) -> None:
         if (first := _open_move(connection, slot)) is not None:
-            raise _conflict_with(first)
+            raise conflict_with(first)
 
     def _conflict(self, slot: str) -> PinError:
         first = self.open_move(slot)
         if first is None:
             return PinError(f"another move of pin {slot} was first, and is over", slot=slot)
-        return _conflict_with(first)
+        return conflict_with(first)
 
     def _moves(self, where: sa.ColumnElement[bool]) -> list[PinMove]:
         some = sa.select(pin_moves).where(where).order_by(pin_moves.c.move_id)
@@ -339,8 +345,8 @@ class PinStore:
             "kind": ask.kind.value,
             **(version_values("left", left) if left is not None else {}),
             **version_values("to", ask.to),
-            "who": short(ask.who),
-            "why": short(ask.why),
+            "who": one_line(ask.who),
+            "why": one_line(ask.why),
             "swap": ask.swap,
             "accept_unproven": ask.accept_unproven,
             "state": MoveState.ASKED.value,
@@ -379,9 +385,12 @@ def _is_second(exc: Exception) -> bool:
     return isinstance(exc.__cause__, IntegrityError)
 
 
-def _conflict_with(move: PinMove) -> PinConflictError:
+def conflict_with(move: PinMove) -> PinConflictError:
+    """Return what a second move of its slot is told while *move* is under way."""
     words = f"{move.who} moves it to {move.to.name} already (it is {move.state.value})"
-    return PinConflictError(slot=move.slot, move=move, words=words)
+    return PinConflictError(
+        slot=move.slot, move=move, words=words, is_switched=move.state.is_switched
+    )
 
 
 def _new_id(connection: sa.Connection, now_ms: int) -> str:

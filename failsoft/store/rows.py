@@ -9,6 +9,7 @@ from dataclasses import fields
 from itertools import count
 from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple, get_args
+from unicodedata import category
 from uuid import uuid4
 
 from failsoft.call_records import (
@@ -24,6 +25,9 @@ from failsoft.call_records import (
 
 MAX_TEXT = 500
 """Characters kept of a name or message that came from outside."""
+
+_JOINERS = "\u200c\u200d"
+"""They have no width, and words of some languages, and emoji, are wrong without them."""
 
 Row = tuple[Any, ...]
 ToRow = Callable[[Any], Row]
@@ -68,6 +72,26 @@ def _storable(text: str) -> str:
 def short(value: Any) -> Any:
     """Return *value* fit to store; PostgreSQL cannot index a text of 3,000 bytes."""
     return _storable(value[:MAX_TEXT]) if type(value) is str else value
+
+
+def one_line(text: str, *, max_chars: int = MAX_TEXT) -> str:
+    r"""Return *text* fit to store and to stand in a line on a terminal, in a log and on a page.
+
+    Whoever writes a reason must not forge a line below it, colour it, or turn its letters
+    around: line ends and control characters become a space, marks of direction go.
+
+    >>> one_line("it is\x1b[2J\nconfirmed")
+    'it is [2J confirmed'
+    """
+    shown = "".join(map(_shown, text[: 4 * max_chars]))  # what goes makes room
+    return _storable(" ".join(shown.split())[:max_chars])
+
+
+def _shown(char: str) -> str:
+    kind = category(char)
+    if kind in ("Cc", "Zl", "Zp"):
+        return " "
+    return "" if kind == "Cf" and char not in _JOINERS else char
 
 
 def _plain(cls: type) -> tuple[tuple[str, ...], ToRow]:

@@ -437,6 +437,20 @@ def test_history_lists_every_move_the_newest_first(home: PinHome, run: Run) -> N
     ]
 
 
+def test_a_reason_forges_no_line_and_moves_no_cursor(home: PinHome, run: Run) -> None:
+    """What somebody else wrote is read on a terminal, months later too."""
+    forged = "\x1b[2Jbad\n  confirmed\r\x9b31mred \u202egnp \U0001f469\u200d\U0001f52c"
+    who = "ann\n\x1b]0;title\x07"
+    with home.supervised():
+        run("pin", "set", "primary", "v2", "--why", forged, "--who", who, "--accept-unproven")
+
+    shown = run("pin", "show", "primary").out + run("pin", "history", "primary").out
+
+    assert "by ann ]0;title: [2Jbad confirmed 31mred gnp \U0001f469\u200d\U0001f52c\n" in shown
+    assert not set("\x1b\r\x9b\x07\u202e") & set(shown)
+    assert run("pin", "set", "primary", "v3", "--why", "\x07\n").code == 2
+
+
 def test_write_puts_moved_pins_into_the_file_and_keeps_its_comments(
     home: PinHome, run: Run
 ) -> None:

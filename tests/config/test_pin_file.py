@@ -102,6 +102,50 @@ def test_mode_and_link_stay(file: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in real.parent.iterdir()) == ["settings.toml"]
 
 
+def made_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every new file seem to be another user's than the settings file is."""
+    real = os.fstat
+
+    def other(handle: int) -> os.stat_result:
+        status = list(real(handle))
+        status[4] += 1
+        return os.stat_result(status)
+
+    monkeypatch.setattr("os.fstat", other)
+
+
+def test_a_file_of_another_user_stays_theirs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written by root it became root's, and with mode 0600 its own `failsoft up` was locked out."""
+    file.write_text(FILE)
+    file.chmod(0o600)
+    kept: list[tuple[int, ...]] = []
+    made_by_another(monkeypatch)
+    monkeypatch.setattr("os.fchown", lambda _handle, *owner: kept.append(owner))
+    assert write_pins(file, {"primary": "v2"})
+
+    assert kept == [(file.stat().st_uid, file.stat().st_gid)]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_whose_owner_cannot_be_kept_is_left_as_it_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only root gives files away."""
+    file.write_text(FILE)
+    file.chmod(0o600)
+
+    def refuse(_handle: int, *_owner: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    made_by_another(monkeypatch)
+    monkeypatch.setattr("os.fchown", refuse)
+    with pytest.raises(ConfigError, match="a file of this user's"):
+        write_pins(file, {"primary": "v2"})
+
+    assert file.read_text() == FILE
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
 def test_pins_that_are_there_already_touch_nothing(file: Path) -> None:
     """Whoever watches the file sees no change."""
     file.write_text(FILE)

@@ -91,6 +91,18 @@ def test_a_move_keeps_every_state_with_its_time(open_store: OpenStore, clock: An
     assert store.pins.open_move("primary") is None
 
 
+def test_last_words_of_a_process_end_a_move_on_every_store(open_store: OpenStore) -> None:
+    """PostgreSQL takes no NUL: the end of such a move could never be written down."""
+    store = open_store()
+    move = store.pins.ask(ask_for())
+
+    ended = store.pins.end(
+        move, MoveState.FAILED, reason="it\x00said\x1b[1m no\nmore " + "w" * 2_000
+    )
+
+    assert ended.reason == "it said [1m no more " + "w" * 2_000
+
+
 def test_of_two_operators_at_once_the_first_wins(open_store: OpenStore) -> None:
     """Both ask at the same moment, on connections of their own; other slots go on."""
     stores = [open_store() for _ in range(4)]
@@ -141,8 +153,10 @@ def test_an_abort_after_the_switch_is_refused(open_store: OpenStore) -> None:
     move = walk_to(store, store.pins.ask(ask_for()), MoveState.SMOKING)
     store.pins.switch(move, proof={})
 
-    with pytest.raises(PinError, match="switching already; use `failsoft rollback`"):
+    with pytest.raises(PinError, match="switching already; wait for its end"):
         store.pins.wish_abort("primary", who="bob")
+    with pytest.raises(PinConflictError, match=r"wait for its end .*, then ask again$"):
+        store.pins.ask(ask_for())  # an abort, which is refused, must not be its advice
     with pytest.raises(PinError, match="no move of pin small is under way"):
         store.pins.wish_abort("small", who="bob")
 

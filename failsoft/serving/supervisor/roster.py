@@ -105,11 +105,18 @@ class Roster:
     def hold(self, slot: str) -> bool:
         """Have settings leave *slot* alone until `release`; False when nothing can be moved there.
 
-        That is so where no engine sits, or another replaces it already.
+        That is so where no engine sits, or another replaces it already. One that was given up
+        replaces nothing, and goes: else settings whose engine does not start would keep
+        everybody from moving the slot away from them.
         """
         seat = self._seats.get(slot)
-        if seat is None or seat.successor is not None:
+        if seat is None:
             return False
+        if seat.successor is not None:
+            if seat.successor.keeper.phase != "gave_up":
+                return False
+            self._see_off(seat.successor.keeper)
+            seat.successor = None
         seat.is_held = True
         return True
 
@@ -117,6 +124,11 @@ class Roster:
         """Have *slot* follow the settings again."""
         if (seat := self._seats.get(slot)) is not None:
             seat.is_held = False
+
+    def is_settled(self, slot: str) -> bool:
+        """Return whether what sits at *slot* is what the settings ask for, as far as they say."""
+        seat = self._seats.get(slot)
+        return seat is not None and seat.successor is None
 
     def seated(self, slot: str) -> Seated | None:
         """Return who sits at *slot*."""

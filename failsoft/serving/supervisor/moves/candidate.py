@@ -154,7 +154,8 @@ class Candidate:
     async def start(self) -> None:
         """Start it and wait until it is ready."""
         parts = self._parts
-        need = self.check_needed()
+        # Once more: settings that were read again since may mean another version by its name.
+        need = self._write_settings()
         plan = parts.plans.candidate(need, f"{self._slot}.new", config=self._path)
         self._keeper = parts.keep_trial(plan, on_ready=lambda _: self._ready.set())
         self._keeper.task.add_done_callback(self._note_end)

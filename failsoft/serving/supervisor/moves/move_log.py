@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from failsoft.errors import StoreError
+from failsoft.errors import PinError, StoreError
 from failsoft.pin_records import MoveState, PinMove, PinnedVersion
 from failsoft.serving.supervisor.moves.desk import PinDesk
 
@@ -108,6 +108,10 @@ class MoveLog:
 
         def work(store: "Store") -> PinMove:
             now = store.pins.move(self.move.move_id) or self.move
+            if now.state.is_end:
+                raise PinError(
+                    f"the move is {now.state.value} already: {now.reason}", slot=now.slot
+                )
             return store.pins.end(now, state, reason=reason, proof=proof)
 
         await self._insist(state, work, patience_s)

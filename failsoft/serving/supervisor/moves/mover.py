@@ -160,9 +160,16 @@ class Mover:
                 run, _ = self._runs[move.slot]
                 if run.move.move_id == move.move_id and move.abort_by is not None:
                     run.abort(move.abort_by)
-            elif move.state is MoveState.ASKED and move.owner in (None, self._parts.owner):
+            elif move.state is MoveState.ASKED and self._is_ours(move):
                 run = MoveRun(move, self._parts)
                 self._start(run, self._claim_and_carry_out(run))
+
+    def _is_ours(self, move: PinMove) -> bool:
+        """Whether to take *move* on: a store that machines share has moves of others' slots too."""
+        if move.owner is not None:
+            return move.owner == self._parts.owner
+        # Anybody may end one that is to be taken back: nothing was done for it yet.
+        return self._parts.roster.seated(move.slot) is not None or move.abort_by is not None
 
     async def _claim_and_carry_out(self, run: MoveRun) -> None:
         try:
@@ -194,6 +201,8 @@ class Mover:
             return
         if pinned is None or pinned.digest is not None or slot in self._runs:
             return
+        if not self._parts.roster.is_settled(slot):
+            return  # the one that leaves was started again: the pin is another's by now
         name, digest = pinned.name, engine.version_digest
         self._spawn(self._note_digest(slot, name, digest))
 

@@ -1,5 +1,6 @@
 """Tells of a move: lines for people, events for pages and alerts."""
 
+from failsoft.fallback.pins.words import took_s
 from failsoft.pin_records import MoveState, PinMove
 from failsoft.serving.supervisor.keeper import Surroundings
 from failsoft.serving.supervisor.terminal import Tone
@@ -49,8 +50,8 @@ class MoveNews:
             unproven: Whether its target was taken without evidence.
         """
         if move.state is MoveState.CONFIRMED:
-            took_s = ((move.ended_at_ms or move.asked_at_ms) - move.asked_at_ms) / 1000
-            self.say(f"confirmed {self._path} after {took_s:.1f} s", Tone.GOOD)
+            after_s = took_s(move, now_ms=move.asked_at_ms)
+            self.say(f"confirmed {self._path} after {after_s:.1f} s", Tone.GOOD)
         else:
             self.say(f"{move.state.value}, it runs {self._stays}: {move.reason}", Tone.BAD)
         was_in = move.steps[-2].state.value if len(move.steps) > 1 else None

@@ -61,5 +61,6 @@ def with_seconds(
     seconds: dict[str, float] = {}
     for step, end_ms in zip(move.steps, ends_ms, strict=True):
         name = step.state.value
-        seconds[name] = round(seconds.get(name, 0.0) + (end_ms - step.at_ms) / 1000, 3)
+        spent_s = max(0.0, (end_ms - step.at_ms) / 1000)  # the clock may have been put back
+        seconds[name] = round(seconds.get(name, 0.0) + spent_s, 3)
     return {**proof, "seconds": seconds}

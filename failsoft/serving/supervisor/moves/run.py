@@ -24,6 +24,7 @@ from failsoft.serving.supervisor.terminal import Tone
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.1
+_WENT_BACK = "; the pin went back: mend that, then ask again"
 
 
 class MoveRun:
@@ -119,6 +120,8 @@ class MoveRun:
         except (StoreError, PinError) as exc:
             _log.warning("pin %s: restoring is not written down: %s", self._slot, exc)
         self._news.enter(MoveState.RESTORING)
+        # Taken back while it still stopped: memory does not hold it twice.
+        await self._parts.roster.empty(self._slot)
         keeper = self._parts.roster.restart(self._slot)
         until_s = asyncio.get_running_loop().time() + self._rules.starting_s
         while keeper.phase not in ("running", "gave_up") and not self._is_ending:
@@ -154,14 +157,18 @@ class MoveRun:
             promote_candidate(parts.home, slot, self._candidate.pid)
         except (OSError, CandidateGoneError) as exc:
             await self._candidate.end()
-            await self._go_back(f"switching: {exc}")
+            await self._go_back(f"switching: {exc}{_WENT_BACK}")
             return
         leaving = self._candidate.install()
         self._is_installed = True
         self._candidate.forget()
         parts.roster.release(slot)
         parts.tell_children()
-        await self._drain(leaving)
+        try:
+            await self._drain(leaving)
+        except PinError as exc:  # somebody ended it in the store, which holds
+            self._news.say(str(exc), Tone.BAD)
+            return
         await self._confirm()
 
     async def _drain(self, leaving: Keeper) -> None:
@@ -176,7 +183,7 @@ class MoveRun:
                 self._proof |= await prove_slot(self._parts, self._slot, self.move.to.digest)
         except (TrialError, TimeoutError) as exc:
             why = str(exc) or f"it was not ready within {self._rules.starting_s:g} s"
-            await self._go_back(f"{self.move.state.value}: {why}; the pin went back")
+            await self._go_back(f"{self.move.state.value}: {why}{_WENT_BACK}")
             return
         await self._end(MoveState.CONFIRMED, None)
 

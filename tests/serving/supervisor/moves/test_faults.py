@@ -156,6 +156,25 @@ def test_a_start_that_hangs_is_given_up_and_under_stop_first_the_old_engine_come
         assert (again[0], again[1] != old[1]) == ("v1", True)
 
 
+def test_an_old_engine_that_still_stops_is_not_started_beside_itself(tmp_path: Path) -> None:
+    """`stop-first` is for machines whose memory does not hold two engines."""
+    with moving_up(tmp_path) as pins:
+        first = pins.serving()
+        stall = pins.stall("v1", MoveState.DRAINING)
+        move = pins.ask(swap="stop-first")
+        pins.wait(move, MoveState.STOPPING)
+        pins.store.pins.wish_abort("primary", who="bob")
+        pins.wait(move, MoveState.RESTORING)
+        threading.Event().wait(0.5)  # an engine that is started now would have said so
+        starts = sum(line.startswith("primary start") for line in pins.up.log())
+        stall.unlink()
+
+        assert pins.end_of(move).state is MoveState.ABORTED
+        assert starts == 1
+        assert pins.serving()[0] == "v1"
+        assert pins.serving() != first
+
+
 def test_the_old_engine_dies_meanwhile_and_comes_back_as_what_it_was(tmp_path: Path) -> None:
     """Even where the target has its name: the file means something else by it by now."""
     with moving_up(tmp_path) as pins:
@@ -197,6 +216,24 @@ def test_settings_that_are_read_again_leave_a_slot_under_move_alone(tmp_path: Pa
         pins.up.wait_for(lambda: pins.serving()[0] == "v2")
         copy = (pins.up.home / "run/processes/settings.toml").read_text()
         assert "deadline_s = 7" in copy
+
+
+def test_settings_that_mean_another_version_by_the_targets_name_do_not_stop_its_move(
+    tmp_path: Path,
+) -> None:
+    """It gets a name of its own, which the settings that the new engine read did not have."""
+    with moving_up(tmp_path) as pins:
+        stall = pins.stall("v3", MoveState.CHECKING)
+        move = pins.ask()
+        pins.wait(move, MoveState.CHECKING)
+        pins.up.wait_for((pins.up.home / "run/processes/settings.candidate.primary.toml").exists)
+        pins.up.reload(ONE_ENGINE.replace("v3.gguf", "other.gguf"))
+        stall.unlink()
+
+        ended = pins.end_of(move)
+
+        assert ended.state is MoveState.CONFIRMED, ended
+        assert pins.serving()[0].startswith("v3.")
 
 
 def test_a_store_that_refuses_for_long_ends_a_move_and_for_short_does_not(tmp_path: Path) -> None:

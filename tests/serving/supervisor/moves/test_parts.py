@@ -9,7 +9,7 @@ import pytest
 from failsoft.config.settings import Settings
 from failsoft.errors import PinError
 from failsoft.fallback.pins.pinned import pinned_version
-from failsoft.pin_records import PinnedVersion
+from failsoft.pin_records import MoveKind, MoveState, MoveStep, PinMove, PinnedVersion
 from failsoft.serving.supervisor.ask import parse_reply
 from failsoft.serving.supervisor.moves.checking import (
     CheckReport,
@@ -18,6 +18,7 @@ from failsoft.serving.supervisor.moves.checking import (
     read_report,
 )
 from failsoft.serving.supervisor.moves.known_pins import last_known_pins, note_pins
+from failsoft.serving.supervisor.moves.proof import with_seconds
 from failsoft.serving.supervisor.moves.standing import Standing, effective
 from failsoft.serving.supervisor.moves.trial import TrialError
 from tests.serving.supervisor.builders import read
@@ -162,3 +163,31 @@ def test_the_pins_last_known_are_those_of_the_same_store(tmp_path: Path) -> None
     assert last_known_pins(tmp_path, "sqlite:///a.db") == {"primary": V3}
     assert last_known_pins(tmp_path, "sqlite:///b.db") is None
     assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600]
+
+
+def test_no_state_takes_less_than_no_time() -> None:
+    """The wall clock may be put back in the middle of a move."""
+    version = PinnedVersion(name="v1", settings_json="{}")
+    stamps = ((MoveState.ASKED, 9_000), (MoveState.CHECKING, 5_000), (MoveState.STARTING, 7_000))
+    move = PinMove(
+        move_id="m",
+        slot="primary",
+        kind=MoveKind.SET,
+        left=version,
+        to=version,
+        who="ann",
+        why="try it",
+        swap="beside",
+        accept_unproven=False,
+        state=MoveState.STARTING,
+        steps=tuple(MoveStep(state=state, at_ms=at_ms) for state, at_ms in stamps),
+        ended_at_ms=None,
+        owner=None,
+        abort_by=None,
+        reason=None,
+        proof_json=None,
+    )
+
+    proof = with_seconds({}, move, clock=lambda: 6.0)
+
+    assert proof["seconds"] == {"asked": 0.0, "checking": 2.0, "starting": 0.0}
