@@ -1,6 +1,8 @@
 """What a command's words for a slot and a version stand for."""
 
+import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from failsoft.cli.pin_place import PinPlace
 from failsoft.config.tables import did_you_mean
@@ -11,7 +13,11 @@ from failsoft.fallback.pins.pinned import is_same_version, pinned_version
 from failsoft.fallback.pins.words import version_words
 from failsoft.pin_records import PinMove, PinnedVersion
 
+if TYPE_CHECKING:
+    from failsoft.store.store import Store
+
 MIN_DIGEST_CHARS = 4
+_DIGEST_HEAD = re.compile(rf"[0-9a-f]{{{MIN_DIGEST_CHARS},64}}")
 
 
 def check_slot(slot: str, place: PinPlace) -> None:
@@ -35,6 +41,20 @@ def check_shown_slot(slot: str | None, known: Sequence[str]) -> None:
     if slot is not None and slot not in known:
         allowed = f"no such slot; {did_you_mean(slot, known)}"
         raise ConfigError(key="SLOT", value=slot, allowed=allowed)
+
+
+def check_abortable(slot: str, place: PinPlace, store: "Store") -> None:
+    """Refuse to take back what is not there, and say so of a slot or a home that is not either.
+
+    Raises:
+        ConfigError: Neither the settings nor the store name the slot.
+        PinError: No move of it is under way.
+    """
+    if store.pins.open_move(slot) is not None:
+        return
+    check_shown_slot(slot, [*place.used_slots(), *place.settings.pins, *store.pins.pins()])
+    where = "" if place.supervisor is not None else f"; {place.nobody_runs}"
+    raise PinError(f"no move of pin {slot} is under way{where}", slot=slot)
 
 
 def check_why(why: str) -> str:
@@ -61,6 +81,8 @@ def version_to_set(name: str, place: PinPlace) -> PinnedVersion:
         known = version_names(place.settings.versions)
         broken = "" if place.trouble is None else f" (the file cannot be read: {place.trouble})"
         allowed = f"no such version or catalogue model{broken}; {did_you_mean(name, known)}"
+        if _DIGEST_HEAD.fullmatch(name.lower()):
+            allowed += "; a digest names what held the slot: `failsoft rollback SLOT --to DIGEST`"
         raise ConfigError(key="VERSION", value=name, allowed=allowed)
     return version
 
@@ -118,6 +140,7 @@ def _choice(found: Sequence[PinnedVersion], held: Sequence[PinnedVersion]) -> st
         return f"it stands for several versions: {several}; give more of the digest"
     known = ", ".join(version_words(version) for version in held) or "none"
     return (
-        "a version that held this slot before, by its name or the beginning of its digest; "
-        f"known: {known}; any other one comes with `failsoft pin set`"
+        "a version that held this slot before, by its name or at least "
+        f"{MIN_DIGEST_CHARS} digits of its digest; known: {known}; any other one comes with "
+        "`failsoft pin set`"
     )

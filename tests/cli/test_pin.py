@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,7 +149,10 @@ def test_a_version_that_the_file_dropped_can_be_rolled_back_to(home: PinHome, ru
         (["rollback", "primary", "--to", "11", *WHY], 2, "known: v1 (111111111111)"),
         (["pin", "show", "primry"], 2, 'did you mean "primary"?'),
         (["pin", "history", "primry"], 2, 'did you mean "primary"?'),
-        (["pin", "abort", "primary"], 1, "no move of pin primary is under way"),
+        (["pin", "set", "primary", "3333", *WHY], 2, "`failsoft rollback SLOT --to DIGEST`"),
+        (["rollback", "primary", "--to", "111", *WHY], 2, "at least 4 digits of its digest"),
+        (["pin", "abort", "primry"], 2, 'did you mean "primary"?'),
+        (["pin", "abort", "primary"], 1, "no move of pin primary is under way\n"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_next_step(
@@ -166,9 +170,12 @@ def test_what_cannot_be_is_refused_with_the_next_step(
 def test_without_failsoft_up_nothing_is_asked(home: PinHome, run: Run) -> None:
     """Nobody would carry it out."""
     done = run("pin", "set", "primary", "v2", *WHY)
+    aborted = run("pin", "abort", "primary")
 
-    assert done.code == 1
-    assert "no `failsoft up` runs" in done.err
+    for refused in (done, aborted):
+        assert refused.code == 1
+        assert f"no `failsoft up` runs on {home.folder} (one that another user" in refused.err
+        assert "FAILSOFT_HOME" in refused.err
     assert home.store.pins.open_moves() == []
 
 
@@ -318,7 +325,34 @@ def test_a_version_that_failed_for_want_of_proof_is_refused_at_once_the_next_tim
     assert taken.code == 0, taken.err
     (move, *_) = home.store.pins.history("primary")
     assert move.accept_unproven
-    assert "unproven versions were accepted" in run("pin", "history").out
+    shown = run("pin", "history").out
+    assert "--accept-unproven was given and not needed" in shown, "so says the stand-in's proof"
+
+
+def test_history_says_which_moves_took_an_unproven_version(home: PinHome, run: Run) -> None:
+    """It said so of every move that was allowed to, whether it had to or not."""
+    ask = replace(ask_for(version_of(home.settings, "v2")), accept_unproven=True)
+    walked = walk(home.store, home.store.pins.ask(ask))
+    proof = {"evidence": {"words": "it has no eval", "accepted": True}}
+    draining = home.store.pins.advance(
+        home.store.pins.switch(walked, proof=proof), MoveState.DRAINING
+    )
+    home.store.pins.end(draining, MoveState.CONFIRMED, proof=proof)
+
+    assert "(unproven versions were accepted)" in run("pin", "history").out
+
+
+def test_an_empty_history_says_whose_it_is(home: PinHome, run: Run) -> None:
+    """Each settings file may have a store of its own: in another folder it is another one."""
+    other = home.folder / "other"
+    other.mkdir()
+    (other / "failsoft.toml").write_text(home.file.read_text())
+
+    done = run("pin", "history", "--config", "other/failsoft.toml")
+
+    assert done.out == (
+        f"no pin was ever noted or moved in the store sqlite:///{other}/failsoft.db\n"
+    )
 
 
 def test_a_worse_eval_does_not_keep_an_operator_from_rolling_back(home: PinHome, run: Run) -> None:
@@ -428,7 +462,7 @@ def test_history_lists_every_move_the_newest_first(home: PinHome, run: Run) -> N
     assert heads == [
         "v2 (222222222222) -> v3 (333333333333)",
         "v1 (111111111111) -> v2 (222222222222)",
-        "nothing -> v1 (digest not known yet)",
+        "nothing -> v1 (111111111111)",  # noted without one, learnt since
     ]
     assert " s: checking: its files do not verify" in done.out
     assert [(move["to"]["name"], move["state"]) for move in limited] == [
