@@ -107,7 +107,11 @@ def _engine(place: PinPlace, slot: str, finder: EngineFinder) -> RunningEngine |
     found = finder.find(slot)
     children = () if place.supervisor is None else place.supervisor.children
     child = next((child for child in children if child.name == slot), None)
-    if isinstance(found, RunningEngine) or child is None:
+    if isinstance(found, RunningEngine):
+        return found
+    if place.supervisor is None:
+        return f"{found}; {place.nobody_runs}"
+    if child is None:
         return found
     ended = "" if child.last_exit is None else f"; it ended before: {child.last_exit}"
     how = _IN_HAND[child.phase]

@@ -52,7 +52,8 @@ def check_abortable(slot: str, place: PinPlace, store: "Store") -> None:
     """
     if store.pins.open_move(slot) is not None:
         return
-    check_shown_slot(slot, [*place.used_slots(), *place.settings.pins, *store.pins.pins()])
+    known = {*place.used_slots(), *place.settings.pins, *store.pins.pins()}
+    check_shown_slot(slot, sorted(known))
     where = "" if place.supervisor is not None else f"; {place.nobody_runs}"
     raise PinError(f"no move of pin {slot} is under way{where}", slot=slot)
 

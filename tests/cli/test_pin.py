@@ -151,7 +151,7 @@ def test_a_version_that_the_file_dropped_can_be_rolled_back_to(home: PinHome, ru
         (["pin", "history", "primry"], 2, 'did you mean "primary"?'),
         (["pin", "set", "primary", "3333", *WHY], 2, "`failsoft rollback SLOT --to DIGEST`"),
         (["rollback", "primary", "--to", "111", *WHY], 2, "at least 4 digits of its digest"),
-        (["pin", "abort", "primry"], 2, 'did you mean "primary"?'),
+        (["pin", "abort", "primry"], 2, 'did you mean "primary"? known: primary, spare'),
         (["pin", "abort", "primary"], 1, "no move of pin primary is under way\n"),
     ],
 )
@@ -172,6 +172,8 @@ def test_without_failsoft_up_nothing_is_asked(home: PinHome, run: Run) -> None:
     done = run("pin", "set", "primary", "v2", *WHY)
     aborted = run("pin", "abort", "primary")
 
+    shown = run("pin", "show")
+    assert f"no `failsoft up` runs on {home.folder} (one that another user" in shown.out
     for refused in (done, aborted):
         assert refused.code == 1
         assert f"no `failsoft up` runs on {home.folder} (one that another user" in refused.err
