@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from failsoft.cli.pin_place import PinPlace
+from failsoft.config.settings import CACHE_RUNG, Settings
 from failsoft.config.tables import did_you_mean
 from failsoft.config.versions import version_names
 from failsoft.errors import ConfigError, PinError
@@ -56,6 +57,27 @@ def check_abortable(slot: str, place: PinPlace, store: "Store") -> None:
     check_shown_slot(slot, sorted(known))
     where = "" if place.supervisor is not None else f"; {place.nobody_runs}"
     raise PinError(f"no move of pin {slot} is under way{where}", slot=slot)
+
+
+def covers_meanwhile(slot: str, settings: Settings) -> list[str]:
+    """Return who answers each ladder of *slot* while no engine serves it, a line for each.
+
+    Only the settings are asked: whether those rungs can answer is not known here.
+    """
+    lines = []
+    for name, ladder in settings.ladders.items():
+        models = {rung: settings.endpoints[rung].pin for rung in ladder.rungs if rung != CACHE_RUNG}
+        if slot not in models.values():
+            continue
+        others = [rung for rung, pin in models.items() if pin != slot]
+        if others:
+            who = f"is answered by {', '.join(others)}, or not at all where they cannot"
+        elif CACHE_RUNG in ladder.rungs:
+            who = "has kept replies only, and all other calls FAIL"
+        else:
+            who = "has nothing else, and all its calls FAIL"
+        lines.append(f"until the new engine serves, ladder {name} {who}")
+    return lines
 
 
 def check_why(why: str) -> str:

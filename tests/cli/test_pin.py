@@ -219,6 +219,35 @@ def test_of_two_operators_the_second_is_told_of_the_first(home: PinHome, run: Ru
         assert "failsoft pin abort primary" in done.err
 
 
+@pytest.mark.parametrize(
+    ("rungs", "words"),
+    [
+        ('["primary", "cache"]', "ladder chat has kept replies only, and all other calls FAIL"),
+        ('["primary"]', "ladder chat has nothing else, and all its calls FAIL"),
+        ('["primary", "remote"]', "ladder chat is answered by remote, or not at all where they"),
+    ],
+)
+def test_stop_first_says_who_answers_meanwhile(
+    home: PinHome, run: Run, rungs: str, words: str
+) -> None:
+    """It stopped the only engine of a ladder without a word: every call failed for minutes."""
+    text = home.file.read_text().replace('["primary", "cache"]', rungs)
+    remote = '[endpoints.remote]\nurl = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
+    home.file.write_text(text + remote)
+    home.publish_supervisor()
+
+    beside = run("pin", "set", "primary", "v2", "--no-wait", *WHY)
+    home.store.pins.wish_abort("primary", who="ann")
+    (move,) = home.store.pins.open_moves()
+    home.store.pins.end(move, MoveState.ABORTED, reason="ann took it back")
+    first = run("pin", "set", "primary", "v2", "--swap", "stop-first", "--no-wait", *WHY)
+
+    assert (beside.code, first.code) == (0, 0), first.err
+    assert "warning" not in beside.err
+    assert words in first.err
+    assert "`failsoft pin abort primary`" in first.err
+
+
 def test_an_abort_takes_the_move_back(home: PinHome, run: Run) -> None:
     """The one who asked is told by whom, and exits 1; the one who aborts exits 0."""
     with home.supervised(wait_for_abort):
