@@ -20,14 +20,14 @@ UNABLE_KINDS = frozenset(
 """Events after which their subject does not serve."""
 GOOD_KINDS = ABLE_KINDS | {
     "pin.confirmed",
-    "pin.switched",
     "settings.reloaded",
     "store.recovered",
 }
 """Good news, which is shown so."""
 
-_NO_INCIDENT = frozenset({"breaker.half_open"})
-"""A probe goes out: while an engine is down there is one every few seconds."""
+_NO_INCIDENT = frozenset({"breaker.half_open", "pin.asked", "pin.switched"})
+"""A probe goes out: while an engine is down there is one every few seconds. A move's steps: a
+warning tells of it while it is under way, its end afterwards."""
 _SPEAK_FOR_THEMSELVES = frozenset({"error", "exit", "reason", "why"})
 _MAX_DETAIL_CHARS = 300
 
@@ -36,13 +36,13 @@ def incidents_of(events: Iterable[EventRecord], *, limit: int = NUM_SHOWN) -> tu
     """Return the newest incidents of *events* (newest first), at most *limit*.
 
     The same kind of thing on the same subject several times in a row is one incident
-    with a number; the words are the last one's.
+    with a number; the words are the last one's. Each move of a pin stands by itself.
     """
     found: list[Incident] = []
     for event in events:
         if event.kind in _NO_INCIDENT:
             continue
-        last = found[-1] if found else None
+        last = found[-1] if found and not _is_move(event) else None
         if last is not None and (last.kind, last.subject) == (event.kind, event.subject):
             found[-1] = _with_earlier(last, event)
         elif len(found) == limit:
@@ -59,7 +59,7 @@ def _one(event: EventRecord) -> Incident:
         at_ms=event.at_ms,
         first_at_ms=event.at_ms,
         num=1,
-        detail=detail_words(event.detail_json),
+        detail=_detail_words(event),
     )
 
 
@@ -74,6 +74,38 @@ def _with_earlier(incident: Incident, event: EventRecord) -> Incident:
     )
 
 
+def _is_move(event: EventRecord) -> bool:
+    return event.kind.startswith("pin.")
+
+
+def _detail_words(event: EventRecord) -> str:
+    return (move_words if _is_move(event) else detail_words)(event.detail_json)
+
+
+def move_words(detail_json: str) -> str:
+    """Return a pin's move as one line: who, where to, what for, and why it came to nothing.
+
+    >>> move_words('{"move": "01", "who": "ann", "how": "set", "left": "v1", "to": "v2", '
+    ...            '"why": "try it", "was_in": "smoking", "reason": "smoking: no text"}')
+    'set by ann, v1 -> v2: try it; smoking: no text'
+    >>> move_words('{"who": "ann", "how": "set", "to": "v2", "unproven": "true"}')
+    'set by ann, nothing -> v2; taken unproven'
+    """
+    try:
+        detail = json.loads(detail_json)
+        path = f"{detail.get('left') or 'nothing'} -> {detail['to']}"
+        said = f"{detail['how']} by {detail['who']}, {path}"
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return detail_words(detail_json)
+    if detail.get("why"):
+        said += f": {detail['why']}"
+    if detail.get("unproven") == "true":
+        said += "; taken unproven"
+    if detail.get("reason"):
+        said += f"; {detail['reason']}"
+    return _one_line(said)
+
+
 def detail_words(detail_json: str) -> str:
     """Return an event's detail as one line; the whole text when it is no JSON object.
 
@@ -86,7 +118,11 @@ def detail_words(detail_json: str) -> str:
         detail = json.loads(detail_json)
     except ValueError:
         detail = detail_json
-    return " ".join(_words(detail).split())[:_MAX_DETAIL_CHARS]
+    return _one_line(_words(detail))
+
+
+def _one_line(said: str) -> str:
+    return " ".join(said.split())[:_MAX_DETAIL_CHARS]
 
 
 def _labelled(key: str, words: str) -> str:

@@ -132,17 +132,12 @@ def _ladders(seen: Seen) -> tuple[Ladder, ...]:
 
 def _told_by_front(seen: Seen, front: FrontStatus, ladder: LadderStatus) -> Ladder:
     rungs = tuple(doubted(Rung.told(rung), seen.engines) for rung in ladder.rungs)
-    children = seen.supervisor.children if seen.supervisor is not None else ()
     verdict = judge(
         rungs,
         is_draining=front.is_draining,
         recent=_recent(seen, ladder.name),
         events=() if isinstance(seen.store, Unknown) else seen.store.events,
-        running_since={  # by name: one that leaves still has the slot, but not its name
-            child.name: child.since_ms
-            for child in children
-            if child.kind == "engine" and child.phase == "running"
-        },
+        serving_since=_serving_since(seen),
         front_since_ms=front.started_at_ms,
     )
     return Ladder(
@@ -152,6 +147,20 @@ def _told_by_front(seen: Seen, front: FrontStatus, ladder: LadderStatus) -> Ladd
         budget_refused_total=ladder.budget_refused_total,
         traffic=_traffic(seen, ladder.name),
     )
+
+
+def _serving_since(seen: Seen) -> dict[str, int]:
+    """Return since when each slot's engine serves in it, UTC epoch ms; only running ones.
+
+    One that a move brought has run on trial before: it serves since its pin switched.
+    """
+    children = seen.supervisor.children if seen.supervisor is not None else ()
+    pins = {} if isinstance(seen.store, Unknown) else seen.store.pins
+    return {  # by name: one that leaves still has the slot, but not its name
+        child.name: max(child.since_ms, pins[child.name].since_ms if child.name in pins else 0)
+        for child in children
+        if child.kind == "engine" and child.phase == "running"
+    }
 
 
 def _told_by_settings(seen: Seen, settings: Settings, config: LadderConfig) -> Ladder:

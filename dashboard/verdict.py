@@ -57,7 +57,7 @@ def judge(
     is_draining: bool,
     recent: Sequence[CallEnd],
     events: Sequence[EventRecord],
-    running_since: Mapping[str, int],
+    serving_since: Mapping[str, int],
     front_since_ms: int,
 ) -> Verdict:
     """Return how one ladder stands.
@@ -67,7 +67,7 @@ def judge(
         is_draining: Whether the front takes no more calls.
         recent: Calls of the last minute, newest first; empty when not known.
         events: Newest first; empty when not known.
-        running_since: When each slot's engine began to run, UTC epoch ms; only running ones.
+        serving_since: When each slot's engine began to serve, UTC epoch ms; only running ones.
         front_since_ms: When the front started.
     """
     if is_draining:
@@ -84,7 +84,7 @@ def judge(
         [
             front_since_ms,
             _able_since(rung, events),
-            running_since.get(rung.slot or ""),
+            serving_since.get(rung.slot or ""),
             *(_unable_since(above, events) for above in models[:able]),
         ]
     )

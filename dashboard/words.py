@@ -208,6 +208,11 @@ def pinned_by(pin: PinnedSlot) -> str:
     return "a move" if pin.is_moved else "the settings file"
 
 
+def move_cell(pin: PinnedSlot) -> str:
+    """Return how far a slot's move is, as a cell."""
+    return NONE if pin.move is None else f"{pin.move.state} {pin.move.to_name}"
+
+
 def warnings(standing: Standing) -> list[str]:
     """Return what an operator should hear of beside the verdict, gravest first."""
     said = []

@@ -23,6 +23,7 @@ from failsoft.engine.torch_build import auto_device
 from failsoft.errors import ConfigError, FailsoftError, ModelSourceError
 
 _PREFIX = re.compile(r"[0-9a-f]{6,64}")
+_SHORT_PREFIX = re.compile(r"[0-9a-f]{1,5}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,9 @@ def find_version_facts(text: str, *, config_path: Path, store: ModelStore) -> Ve
         ConfigError: It is neither, or the digits fit versions that differ.
     """
     names = version_names(version_tables(config_path))
+    if text not in names and _SHORT_PREFIX.fullmatch(text):
+        allowed = "no name, and a digest takes at least 6 digits; see `failsoft versions list`"
+        raise ConfigError(key="version", value=text, allowed=allowed)
     if text in names or not _PREFIX.fullmatch(text):
         return version_facts(text, config_path=config_path, store=store)
     known = all_version_facts(config_path=config_path, store=store)

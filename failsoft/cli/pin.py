@@ -106,7 +106,7 @@ def rollback(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="A version that held the slot before, by name or the beginning of its digest.",
+            help="A version that held the slot before, by name or at least 4 digits of its digest.",
             show_default="the one before",
         ),
     ] = None,
@@ -139,9 +139,11 @@ def abort(
     """Take back the move of SLOT that is under way; refused once it has switched."""
     from failsoft.cli.pin_follow import follow_to_end, tell_abort
     from failsoft.cli.pin_place import check_orphaned, find_place, operator
+    from failsoft.cli.pin_targets import check_abortable
 
     place = find_place(None)
     with place.open_store() as store:
+        check_abortable(slot, place, store)
         if is_orphaned:
             check_orphaned(place, store.pins.open_move(slot))
             ended = store.pins.end_orphan(slot, who=who or operator())
@@ -172,10 +174,11 @@ def history(
     with place.open_store() as store:
         check_shown_slot(slot, known_slots(place, store))
         moves = store.pins.history(slot, limit=limit)
+        pins = store.pins.pins()
     if as_json:
         typer.echo(json.dumps({"moves": [move_document(move) for move in moves]}, indent=2))
     else:
-        print_history(moves)
+        print_history(moves, pins, store_url=place.store_config.url)
 
 
 @pin_app.command("write")

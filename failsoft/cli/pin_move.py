@@ -11,7 +11,7 @@ import typer
 
 from failsoft.cli.pin_follow import follow_to_end, tell_end, tell_start
 from failsoft.cli.pin_place import PinPlace, find_place, operator
-from failsoft.cli.pin_targets import check_slot, check_why
+from failsoft.cli.pin_targets import check_slot, check_why, covers_meanwhile
 from failsoft.errors import PinError
 from failsoft.fallback.pins.evidence import judge_evidence
 from failsoft.fallback.pins.history import was_confirmed
@@ -74,6 +74,9 @@ def move_pin(wish: MoveWish, choose: Choose, *, waits: bool) -> None:
             )
         )
         tell_start(move)
+        if wish.swap == "stop-first":
+            for line in covers_meanwhile(wish.slot, place.running or place.settings):
+                typer.echo(f"warning: {line} (`failsoft pin abort {wish.slot}`)", err=True)
         if waits:
             tell_end(follow_to_end(store, move, home=place.home))
         else:

@@ -43,6 +43,14 @@ class PinPlace:
         """Where the pins are kept."""
         return (self.running or self.settings).store
 
+    @property
+    def nobody_runs(self) -> str:
+        """That none runs here, as words that begin an error: most likely it runs elsewhere."""
+        return (
+            f"no `failsoft up` runs on {self.home} (one that another user started, or with another "
+            "FAILSOFT_HOME, is not seen from here)"
+        )
+
     def used_slots(self) -> list[str]:
         """Return the slots that engines serve."""
         from failsoft.serving.supervisor.needs import engines_needed
@@ -58,8 +66,8 @@ class PinPlace:
         """
         if self.supervisor is None:
             raise PinError(
-                f"no `failsoft up` runs on {self.home}, so nothing can move pin {slot}: start it, "
-                "then ask again",
+                f"{self.nobody_runs}, so nothing can move pin {slot}; start one only where none "
+                "runs, then ask again",
                 slot=slot,
             )
         return self.supervisor

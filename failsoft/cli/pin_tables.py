@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import typer
 from failsoft.cli.pin_place import PinPlace
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
 from failsoft.fallback.pins.history import pin_differences, rollback_target, stamp
-from failsoft.fallback.pins.pinned import pinned_version
+from failsoft.fallback.pins.pinned import is_same_version, pinned_version
 from failsoft.fallback.pins.words import (
     digest_head,
     end_words,
@@ -107,7 +107,11 @@ def _engine(place: PinPlace, slot: str, finder: EngineFinder) -> RunningEngine |
     found = finder.find(slot)
     children = () if place.supervisor is None else place.supervisor.children
     child = next((child for child in children if child.name == slot), None)
-    if isinstance(found, RunningEngine) or child is None:
+    if isinstance(found, RunningEngine):
+        return found
+    if place.supervisor is None:
+        return f"{found}; {place.nobody_runs}"
+    if child is None:
         return found
     ended = "" if child.last_exit is None else f"; it ended before: {child.last_exit}"
     how = _IN_HAND[child.phase]
@@ -214,18 +218,48 @@ def _running(look: PinLook) -> str:
     return what
 
 
-def print_history(moves: Sequence[PinMove]) -> None:
-    """Print moves, the newest first."""
-    for move in moves:
-        path = f"{version_words(move.left)} -> {version_words(move.to)}"
+def print_history(moves: Sequence[PinMove], pins: Mapping[str, Pin], *, store_url: str) -> None:
+    """Print moves, the newest first.
+
+    Args:
+        moves: They.
+        pins: What each slot is pinned to now.
+        store_url: Where they are kept, which is said where there are none.
+    """
+    for move, to in _with_learnt_digests(moves, pins):
+        path = f"{version_words(move.left)} -> {version_words(to)}"
         typer.echo(f"{stamp(move.asked_at_ms)}  {move.slot}  {kind_words(move.kind)}  {path}")
         if move.kind is MoveKind.FILE:
             continue  # noted, not carried out
         typer.echo(f"  by {move.who}: {move.why}")
         typer.echo(f"  {end_words(move)}{_taken(move)}")
     if not moves:
-        typer.echo("no pin was ever noted or moved")
+        typer.echo(f"no pin was ever noted or moved in the store {store_url}")
+
+
+def _with_learnt_digests(
+    moves: Sequence[PinMove], pins: Mapping[str, Pin]
+) -> Iterator[tuple[PinMove, PinnedVersion]]:
+    """Yield each of *moves* (newest first) with its target, its digest as it was learnt since.
+
+    The settings file names a version before anybody has read its bytes; what the next move of
+    the slot left, or what is pinned now, is the same version with its digest.
+    """
+    after = {slot: pin.version for slot, pin in pins.items()}
+    for move in moves:
+        later, to = after.get(move.slot), move.to
+        is_file = move.kind is MoveKind.FILE
+        if is_file and to.digest is None and later is not None and is_same_version(later, to):
+            to = later
+        yield move, to
+        if move.left is not None:
+            after[move.slot] = move.left
 
 
 def _taken(move: PinMove) -> str:
-    return " (unproven versions were accepted)" if move.accept_unproven else ""
+    if not move.accept_unproven:
+        return ""
+    evidence = (read_proof(move) or {}).get("evidence")
+    if isinstance(evidence, dict) and not evidence.get("accepted"):
+        return " (--accept-unproven was given and not needed)"
+    return " (unproven versions were accepted)"

@@ -1,8 +1,11 @@
 """What a command's words for a slot and a version stand for."""
 
+import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from failsoft.cli.pin_place import PinPlace
+from failsoft.config.settings import CACHE_RUNG, Settings
 from failsoft.config.tables import did_you_mean
 from failsoft.config.versions import version_names
 from failsoft.errors import ConfigError, PinError
@@ -12,7 +15,11 @@ from failsoft.fallback.pins.words import version_words
 from failsoft.pin_records import PinMove, PinnedVersion
 from failsoft.store.rows import one_line
 
+if TYPE_CHECKING:
+    from failsoft.store.store import Store
+
 MIN_DIGEST_CHARS = 4
+_DIGEST_HEAD = re.compile(rf"[0-9a-f]{{{MIN_DIGEST_CHARS},64}}")
 
 
 def check_slot(slot: str, place: PinPlace) -> None:
@@ -36,6 +43,42 @@ def check_shown_slot(slot: str | None, known: Sequence[str]) -> None:
     if slot is not None and slot not in known:
         allowed = f"no such slot; {did_you_mean(slot, known)}"
         raise ConfigError(key="SLOT", value=slot, allowed=allowed)
+
+
+def check_abortable(slot: str, place: PinPlace, store: "Store") -> None:
+    """Refuse to take back what is not there, and say so of a slot or a home that is not either.
+
+    Raises:
+        ConfigError: Neither the settings nor the store name the slot.
+        PinError: No move of it is under way.
+    """
+    if store.pins.open_move(slot) is not None:
+        return
+    known = {*place.used_slots(), *place.settings.pins, *store.pins.pins()}
+    check_shown_slot(slot, sorted(known))
+    where = "" if place.supervisor is not None else f"; {place.nobody_runs}"
+    raise PinError(f"no move of pin {slot} is under way{where}", slot=slot)
+
+
+def covers_meanwhile(slot: str, settings: Settings) -> list[str]:
+    """Return who answers each ladder of *slot* while no engine serves it, a line for each.
+
+    Only the settings are asked: whether those rungs can answer is not known here.
+    """
+    lines = []
+    for name, ladder in settings.ladders.items():
+        models = {rung: settings.endpoints[rung].pin for rung in ladder.rungs if rung != CACHE_RUNG}
+        if slot not in models.values():
+            continue
+        others = [rung for rung, pin in models.items() if pin != slot]
+        if others:
+            who = f"is answered by {', '.join(others)}, or not at all where they cannot"
+        elif CACHE_RUNG in ladder.rungs:
+            who = "has kept replies only, and all other calls FAIL"
+        else:
+            who = "has nothing else, and all its calls FAIL"
+        lines.append(f"until the new engine serves, ladder {name} {who}")
+    return lines
 
 
 def check_why(why: str) -> str:
@@ -63,6 +106,8 @@ def version_to_set(name: str, place: PinPlace) -> PinnedVersion:
         known = version_names(place.settings.versions)
         broken = "" if place.trouble is None else f" (the file cannot be read: {place.trouble})"
         allowed = f"no such version or catalogue model{broken}; {did_you_mean(name, known)}"
+        if _DIGEST_HEAD.fullmatch(name.lower()):
+            allowed += "; a digest names what held the slot: `failsoft rollback SLOT --to DIGEST`"
         raise ConfigError(key="VERSION", value=name, allowed=allowed)
     return version
 
@@ -120,6 +165,7 @@ def _choice(found: Sequence[PinnedVersion], held: Sequence[PinnedVersion]) -> st
         return f"it stands for several versions: {several}; give more of the digest"
     known = ", ".join(version_words(version) for version in held) or "none"
     return (
-        "a version that held this slot before, by its name or the beginning of its digest; "
-        f"known: {known}; any other one comes with `failsoft pin set`"
+        "a version that held this slot before, by its name or at least "
+        f"{MIN_DIGEST_CHARS} digits of its digest; known: {known}; any other one comes with "
+        "`failsoft pin set`"
     )

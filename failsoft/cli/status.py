@@ -80,8 +80,10 @@ def _settings_in_use(home: Path) -> Path:
 
 def _print(standing: "Standing") -> None:
     from failsoft.cli.status_tables import is_nothing, show
+    from failsoft.config.home import home_folder
 
     if is_nothing(standing):
-        typer.echo(standing.verdict.reason)
+        home = home_folder(os.environ)
+        typer.echo(f"{standing.verdict.reason} (looked in {home}; FAILSOFT_HOME names another)")
         return
     show(standing, is_terminal=sys.stdout.isatty())

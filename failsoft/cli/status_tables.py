@@ -148,7 +148,7 @@ def _print_pins(standing: Standing, out: Console) -> None:
             escape(words.version(pin.version_name, pin.version_digest)),
             f"{words.age(pin.since_ms, now_ms=standing.at_ms)} ago",
             words.pinned_by(pin),
-            words.NONE if pin.move is None else f"{pin.move.state} {escape(pin.move.to_name)}",
+            escape(words.move_cell(pin)),
         )
     out.print()
     out.print(table)

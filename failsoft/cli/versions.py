@@ -4,6 +4,7 @@ Parts are imported inside the verbs, so that ``failsoft --help`` stays quick. No
 fetches or converts.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from failsoft.cli.pin_glance import moved_away
 from failsoft.cli.plain_output import print_columns, print_json
 from failsoft.cli.version_text import difference_lines, long_text, value_text
 from failsoft.config.schema import load_settings, settings_file
@@ -43,11 +45,17 @@ def _store() -> "ModelStore":
 
 @versions_app.command("list")
 def list_versions(config: Config = None, as_json: Json = False) -> None:
-    """List every version of the settings file and of the catalogue, with its digest."""
+    """List every version of the settings file and of the catalogue, with its digest.
+
+    Pins are the file's; where moves took them away from it, stderr says so.
+    """
     from failsoft.engine.models.version_facts import all_version_facts
 
     path = settings_file(config)
-    pins = load_settings(path).pins
+    settings = load_settings(path)
+    pins = settings.pins
+    for line in moved_away(settings, path, os.environ):
+        typer.echo(f"warning: {line}", err=True)
     known = all_version_facts(config_path=path, store=_store())
     if as_json:
         print_json({"settings": str(path), "versions": [_item_json(f, pins) for f in known]})

@@ -247,6 +247,11 @@ class Database:
             else:
                 os.fchmod(handle, _FILE_MODE)  # whatever the umask took away
                 os.close(handle)
+        except FileNotFoundError as exc:
+            raise self.error(
+                f"there is no folder {self.path.parent}; see whether FAILSOFT_HOME or store.url "
+                "names the right one, or make it"
+            ) from exc
         except OSError as exc:
             raise self.error(f"{exc.strerror}; make the folder writable, or set store.url") from exc
 

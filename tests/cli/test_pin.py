@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,7 +149,10 @@ def test_a_version_that_the_file_dropped_can_be_rolled_back_to(home: PinHome, ru
         (["rollback", "primary", "--to", "11", *WHY], 2, "known: v1 (111111111111)"),
         (["pin", "show", "primry"], 2, 'did you mean "primary"?'),
         (["pin", "history", "primry"], 2, 'did you mean "primary"?'),
-        (["pin", "abort", "primary"], 1, "no move of pin primary is under way"),
+        (["pin", "set", "primary", "3333", *WHY], 2, "`failsoft rollback SLOT --to DIGEST`"),
+        (["rollback", "primary", "--to", "111", *WHY], 2, "at least 4 digits of its digest"),
+        (["pin", "abort", "primry"], 2, 'did you mean "primary"? known: primary, spare'),
+        (["pin", "abort", "primary"], 1, "no move of pin primary is under way\n"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_next_step(
@@ -166,9 +170,14 @@ def test_what_cannot_be_is_refused_with_the_next_step(
 def test_without_failsoft_up_nothing_is_asked(home: PinHome, run: Run) -> None:
     """Nobody would carry it out."""
     done = run("pin", "set", "primary", "v2", *WHY)
+    aborted = run("pin", "abort", "primary")
 
-    assert done.code == 1
-    assert "no `failsoft up` runs" in done.err
+    shown = run("pin", "show")
+    assert f"no `failsoft up` runs on {home.folder} (one that another user" in shown.out
+    for refused in (done, aborted):
+        assert refused.code == 1
+        assert f"no `failsoft up` runs on {home.folder} (one that another user" in refused.err
+        assert "FAILSOFT_HOME" in refused.err
     assert home.store.pins.open_moves() == []
 
 
@@ -208,6 +217,35 @@ def test_of_two_operators_the_second_is_told_of_the_first(home: PinHome, run: Ru
         assert "ann" in done.err
         assert "v3" in done.err
         assert "failsoft pin abort primary" in done.err
+
+
+@pytest.mark.parametrize(
+    ("rungs", "words"),
+    [
+        ('["primary", "cache"]', "ladder chat has kept replies only, and all other calls FAIL"),
+        ('["primary"]', "ladder chat has nothing else, and all its calls FAIL"),
+        ('["primary", "remote"]', "ladder chat is answered by remote, or not at all where they"),
+    ],
+)
+def test_stop_first_says_who_answers_meanwhile(
+    home: PinHome, run: Run, rungs: str, words: str
+) -> None:
+    """It stopped the only engine of a ladder without a word: every call failed for minutes."""
+    text = home.file.read_text().replace('["primary", "cache"]', rungs)
+    remote = '[endpoints.remote]\nurl = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
+    home.file.write_text(text + remote)
+    home.publish_supervisor()
+
+    beside = run("pin", "set", "primary", "v2", "--no-wait", *WHY)
+    home.store.pins.wish_abort("primary", who="ann")
+    (move,) = home.store.pins.open_moves()
+    home.store.pins.end(move, MoveState.ABORTED, reason="ann took it back")
+    first = run("pin", "set", "primary", "v2", "--swap", "stop-first", "--no-wait", *WHY)
+
+    assert (beside.code, first.code) == (0, 0), first.err
+    assert "warning" not in beside.err
+    assert words in first.err
+    assert "`failsoft pin abort primary`" in first.err
 
 
 def test_an_abort_takes_the_move_back(home: PinHome, run: Run) -> None:
@@ -318,7 +356,34 @@ def test_a_version_that_failed_for_want_of_proof_is_refused_at_once_the_next_tim
     assert taken.code == 0, taken.err
     (move, *_) = home.store.pins.history("primary")
     assert move.accept_unproven
-    assert "unproven versions were accepted" in run("pin", "history").out
+    shown = run("pin", "history").out
+    assert "--accept-unproven was given and not needed" in shown, "so says the stand-in's proof"
+
+
+def test_history_says_which_moves_took_an_unproven_version(home: PinHome, run: Run) -> None:
+    """It said so of every move that was allowed to, whether it had to or not."""
+    ask = replace(ask_for(version_of(home.settings, "v2")), accept_unproven=True)
+    walked = walk(home.store, home.store.pins.ask(ask))
+    proof = {"evidence": {"words": "it has no eval", "accepted": True}}
+    draining = home.store.pins.advance(
+        home.store.pins.switch(walked, proof=proof), MoveState.DRAINING
+    )
+    home.store.pins.end(draining, MoveState.CONFIRMED, proof=proof)
+
+    assert "(unproven versions were accepted)" in run("pin", "history").out
+
+
+def test_an_empty_history_says_whose_it_is(home: PinHome, run: Run) -> None:
+    """Each settings file may have a store of its own: in another folder it is another one."""
+    other = home.folder / "other"
+    other.mkdir()
+    (other / "failsoft.toml").write_text(home.file.read_text())
+
+    done = run("pin", "history", "--config", "other/failsoft.toml")
+
+    assert done.out == (
+        f"no pin was ever noted or moved in the store sqlite:///{other}/failsoft.db\n"
+    )
 
 
 def test_a_worse_eval_does_not_keep_an_operator_from_rolling_back(home: PinHome, run: Run) -> None:
@@ -428,7 +493,7 @@ def test_history_lists_every_move_the_newest_first(home: PinHome, run: Run) -> N
     assert heads == [
         "v2 (222222222222) -> v3 (333333333333)",
         "v1 (111111111111) -> v2 (222222222222)",
-        "nothing -> v1 (digest not known yet)",
+        "nothing -> v1 (111111111111)",  # noted without one, learnt since
     ]
     assert " s: checking: its files do not verify" in done.out
     assert [(move["to"]["name"], move["state"]) for move in limited] == [

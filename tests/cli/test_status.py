@@ -64,7 +64,10 @@ def test_nothing_runs_is_one_line_with_the_next_step(home: Home) -> None:
     """And exit 1."""
     done = run(home)
 
-    assert done.stdout == "nothing runs; start it with `failsoft up`\n"
+    assert done.stdout == (
+        f"nothing runs; start it with `failsoft up` (looked in {home.folder}; "
+        "FAILSOFT_HOME names another)\n"
+    )
     assert (done.returncode, done.stderr) == (1, "")
 
 

@@ -8,11 +8,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from failsoft.cli.main import app
+from failsoft.config.schema import load_settings
 from failsoft.config.sources import FileSource
 from failsoft.engine.models.fetch import fetch_model
 from failsoft.engine.models.store import ModelStore
 from failsoft.errors import ConfigError, ModelSourceError
+from failsoft.serving.supervisor.accepted import with_absolute_paths
+from failsoft.store import Store
 from tests.engine.models.conftest import write_folder
+from tests.fallback.pins.moves import ask_for, carry_out, version_of
 
 PROMPT = "You are a friendly assistant of the support team. Answer in one sentence."
 FILE = f"""\
@@ -117,6 +121,24 @@ def test_without_a_file_the_built_in_versions_are_listed(
     rows = {line.split()[0]: line.split() for line in run("list").stdout.splitlines()[2:]}
 
     assert rows["smollm2-135m-bf16"][3] == "primary"
+
+
+def test_list_says_where_a_move_took_a_pin_away_from_the_file(folder: Path) -> None:
+    """After a rollback the file's word alone named the bad version as pinned."""
+    settings = with_absolute_paths(load_settings(folder / "failsoft.toml"), base=folder)
+    with Store(settings.store) as store:
+        carry_out(store, ask_for(version_of(settings, "v1", digest=None)))
+
+    done = run("list")
+
+    assert "warning: pin primary: v1 is pinned, the settings file says v2" in done.stderr
+    assert "by ann: try it" in done.stderr
+
+
+def test_a_digest_that_is_too_short_is_told_so(folder: Path) -> None:
+    """It was taken for a name, and a table of that name was asked for."""
+    with pytest.raises(ConfigError, match="at least 6 digits"):
+        run("show", digest_of("v1")[:5])
 
 
 def test_show_tells_what_the_digest_covers_from_what_it_does_not(folder: Path) -> None:

@@ -359,6 +359,21 @@ def test_a_moved_pin_and_a_move_under_way_are_the_stores_word(home: Home) -> Non
     assert (document["move"]["state"], document["move"]["who"]) == ("asked", "ann")
 
 
+def test_a_version_answers_since_its_pin_moved_and_not_since_its_engine_ran_on_trial(
+    running: Running,
+) -> None:
+    """A minute of the old version's answers was put down to the new one."""
+    version = pinned_version("smollm2-135m-instruct", {}, digest="1" * 64)
+    assert version is not None
+    running.home.publish_supervisor(child("primary", since_ms=NOW_MS - 90_000))
+    with Store(running.home.settings.store, clock=lambda: NOW_MS / 1000 - 30) as store:
+        carry_out(store, ask_for(version))
+
+    standing = running.observer.look()
+
+    assert standing.verdict.since_ms == NOW_MS - 30_000
+
+
 def test_a_store_that_cannot_be_read_leaves_the_pins_unknown(home: Home) -> None:
     """Not empty: nobody knows."""
     assert to_document(home.observer().look())["pins"].keys() == {"unknown"}

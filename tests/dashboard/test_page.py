@@ -7,9 +7,12 @@ import pytest
 from flask.testing import FlaskClient
 
 from failsoft.dashboard.app import build_app
+from failsoft.fallback.pins.pinned import pinned_version
+from failsoft.store import Store
 from tests.dashboard.conftest import Running
 from tests.dashboard.home import NOW_MS, Home, call, child, event, failed_attempt
 from tests.dashboard.stand_in import HANG, status, tell, three
+from tests.fallback.pins.moves import ask_for, carry_out
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)> & [bold]"
 
@@ -77,6 +80,48 @@ def test_a_degraded_page_says_why_and_what_broke(running: Running) -> None:
     assert "5 min ago engine died primary killed by SIGKILL" in text
     assert "half open" not in text
     assert "cannot serve: its engine died open, probe in 8 s" in text
+
+
+def test_each_move_is_one_incident_that_says_who_what_for_and_why_it_failed(
+    running: Running,
+) -> None:
+    """Its steps on the way pushed what broke off the page, and no line told a reason."""
+    ann = {"move": "01ab", "who": "ann", "how": "set", "left": "v1", "to": "v2", "why": "try it"}
+    failed = ann | {"was_in": "smoking", "unproven": "true", "reason": "smoking: no text"}
+    running.home.record(
+        event("pin.asked", "primary", age_s=90, detail=json.dumps(ann)),
+        event("pin.failed", "primary", age_s=80, detail=json.dumps(failed)),
+        event("pin.asked", "primary", age_s=70, detail=json.dumps(ann)),
+        event("pin.switched", "primary", age_s=50, detail=json.dumps(ann)),
+        event("pin.confirmed", "primary", age_s=40, detail=json.dumps(ann)),
+        event("pin.confirmed", "primary", age_s=20, detail=json.dumps(ann | {"who": "bob"})),
+    )
+
+    text = page_of(running).text
+
+    assert "20 s ago pin confirmed primary set by bob, v1 -> v2: try it 40 s ago" in text
+    assert "40 s ago pin confirmed primary set by ann, v1 -> v2: try it 1 min ago" in text
+    assert (
+        "1 min ago pin failed primary set by ann, v1 -> v2: try it; taken unproven; "
+        "smoking: no text" in text
+    )
+    assert "pin asked" not in text
+    assert "pin switched" not in text
+    assert "01ab" not in text
+
+
+def test_pins_are_shown_with_who_decided_them_and_how_far_a_move_is(running: Running) -> None:
+    """The page told of a move only while it was under way, and of no pin at all."""
+    target = pinned_version("gemma-3-270m", {}, digest="2" * 64)
+    assert target is not None
+    with Store(running.home.settings.store, clock=lambda: NOW_MS / 1000 - 90) as store:
+        carry_out(store, ask_for(target))
+        store.pins.ask(ask_for(target, slot="small"))
+
+    text = page_of(running).text
+
+    assert "Pins slot version since by move under way primary gemma-3-270m 222222222222" in text
+    assert "1 min ago a move -" in text
 
 
 def test_ten_incidents_are_shown(running: Running) -> None:

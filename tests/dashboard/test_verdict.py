@@ -37,7 +37,7 @@ def told(**changes: Any) -> Verdict:
         "is_draining": False,
         "recent": (),
         "events": (),
-        "running_since": {},
+        "serving_since": {},
         "front_since_ms": FRONT_MS,
         **changes,
     }
@@ -140,7 +140,7 @@ def test_it_answers_since_the_last_obstacle_was_gone() -> None:
         event("breaker.open", "primary", 700),
     ]
 
-    assert told(events=events, running_since={"primary": 800}).since_ms == 900
+    assert told(events=events, serving_since={"primary": 800}).since_ms == 900
 
 
 def test_a_lower_rung_answers_since_the_upper_one_fell() -> None:
@@ -161,8 +161,8 @@ def test_a_lower_rung_answers_since_the_upper_one_fell() -> None:
 
 def test_it_answers_no_longer_than_the_front_runs() -> None:
     """Before that nobody was answered."""
-    assert told(running_since={"primary": 50}).since_ms == FRONT_MS
-    assert told(running_since={"primary": 150}).since_ms == 150
+    assert told(serving_since={"primary": 50}).since_ms == FRONT_MS
+    assert told(serving_since={"primary": 150}).since_ms == 150
 
 
 def test_nobody_answers_since_the_last_one_fell() -> None:

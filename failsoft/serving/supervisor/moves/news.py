@@ -55,7 +55,12 @@ class MoveNews:
         else:
             self.say(f"{move.state.value}, it runs {self._stays}: {move.reason}", Tone.BAD)
         was_in = move.steps[-2].state.value if len(move.steps) > 1 else None
-        self._record(_KINDS[move.state], was_in=was_in, unproven=str(unproven).lower())
+        self._record(
+            _KINDS[move.state],
+            was_in=was_in,
+            unproven=str(unproven).lower(),
+            reason=move.reason,
+        )
 
     def say(self, words: str, tone: Tone) -> None:
         """Tell people of this pin."""
@@ -76,5 +81,6 @@ class MoveNews:
             how=move.kind.value,
             left=None if move.left is None else move.left.name,
             to=move.to.name,
+            why=move.why,
             **detail,
         )

@@ -1,6 +1,7 @@
 """Moves that something goes wrong with: what serves, how they end, and that a retry works."""
 
 import hashlib
+import json
 import sqlite3
 import threading
 from pathlib import Path
@@ -93,6 +94,9 @@ def test_what_the_check_finds_ends_a_move_before_anything_is_started(tmp_path: P
         assert "`--swap stop-first`" in (large.reason or "")
         assert len(starts) == 1
         assert pins.serving() == before
+
+        told = [json.loads(e.detail_json) for e in pins.store.reader.events()]
+        assert (damaged.why, damaged.reason) in [(d.get("why"), d.get("reason")) for d in told]
 
         digest = unproven.to.digest or damaged.to.digest
         assert digest is None, "only what is started is known by its digest"
