@@ -181,7 +181,9 @@ class Candidate:
         digest = await reported_digest(self._running, answer_s=self._parts.rules.answer_s)
         check_digest(digest, self._digest)
         self._proof["digest"] = digest
-        self._proof["fingerprint"] = await self._parts.fingerprint(self._running, digest)
+        self._proof["fingerprint"] = await self._parts.fingerprint(
+            self._running, digest, is_awaited=self._move.swap == "stop-first"
+        )
 
     async def smoke(self) -> None:
         """Have it answer a few chats."""

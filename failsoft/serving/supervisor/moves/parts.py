@@ -28,8 +28,10 @@ class KeepTrial(Protocol):
 class Fingerprint(Protocol):
     """Compares what a running engine answers with what is known of its version."""
 
-    def __call__(self, engine: RunningEngine, digest: str) -> Awaitable[Mapping[str, object]]:
-        """Return what to keep as proof.
+    def __call__(
+        self, engine: RunningEngine, digest: str, *, is_awaited: bool
+    ) -> Awaitable[Mapping[str, object]]:
+        """Return what to keep as proof; *is_awaited*: its slot has no engine until this is over.
 
         Raises:
             TrialError: It is not what its digest says.

@@ -30,7 +30,9 @@ class Weights:
     def __init__(self, desk: PinDesk) -> None:
         self._desk = desk
 
-    async def __call__(self, engine: RunningEngine, digest: str) -> dict[str, object]:
+    async def __call__(
+        self, engine: RunningEngine, digest: str, *, is_awaited: bool
+    ) -> dict[str, object]:
         """Return what to keep as proof; the first time its own answers become the reference.
 
         An engine that is too busy to tell is not refused: it has reported its digest.
@@ -38,11 +40,18 @@ class Weights:
         Args:
             engine: The running process.
             digest: The version that it reports.
+            is_awaited: Whether its slot has no engine until this is over. No first reference is
+                taken then, which is eight takings: the ops process takes it afterwards.
 
         Raises:
             TrialError: Its weights are not those that this version had.
             StoreError: References cannot be read or written.
         """
+        if is_awaited and not await self._desk.do(
+            lambda store: is_known(digest, store.fingerprints)
+        ):
+            words = "not compared: it is the first of this version, and callers wait"
+            return {"words": words, "is_changed": None}
         store = await self._desk.do(lambda store: store.fingerprints)
         try:
             found = await _beside(lambda: check_weights(engine, digest, store))
@@ -57,6 +66,18 @@ class Weights:
                 "with `failsoft versions verify`"
             )
         return _as_proof(found)
+
+
+def is_known(digest: str, store: "FingerprintStore") -> bool:
+    """Return whether *store* keeps a reference of the version *digest* on this machine.
+
+    Raises:
+        StoreError: References cannot be read.
+    """
+    from failsoft.fallback.fingerprint import references
+    from failsoft.fallback.fingerprint.machine import local_subject
+
+    return references.find(store, local_subject(digest)) is not None
 
 
 def check_weights(
