@@ -51,6 +51,17 @@ class PinPlace:
             "FAILSOFT_HOME, is not seen from here)"
         )
 
+    def leaves_alone(self, move: PinMove) -> bool:
+        """Return whether *move* waits for the `failsoft up` of this folder, which does not run."""
+        from failsoft.serving.supervisor.moves.owner import is_same_owner, owner_name
+
+        if self.supervisor is not None:
+            return False
+        is_local = self.store_config.is_sqlite
+        return move.owner is None or is_same_owner(
+            move.owner, owner_name(self.home), is_local=is_local
+        )
+
     def used_slots(self) -> list[str]:
         """Return the slots that engines serve."""
         from failsoft.serving.supervisor.needs import engines_needed

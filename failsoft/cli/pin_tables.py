@@ -49,6 +49,8 @@ class PinLook:
     behind: PinMove | None
     """The move that put it there."""
     under_way: PinMove | None
+    is_left_alone: bool
+    """Whether *under_way* is for the `failsoft up` of this folder, and that does not run."""
     difference: str | None
     """Where the settings file says something else."""
     back_to: PinnedVersion | None
@@ -81,6 +83,7 @@ def look_at_pins(place: PinPlace, store: "Store") -> list[PinLook]:
     at_ms = int(time.time() * 1000)
     looks = []
     for slot in known_slots(place, store):
+        under_way = store.pins.open_move(slot)
         pin, moves = pins.get(slot), store.pins.history(slot)
         behind = next((m for m in moves if pin is not None and m.move_id == pin.move_id), None)
         lines = pin_differences(
@@ -92,7 +95,8 @@ def look_at_pins(place: PinPlace, store: "Store") -> list[PinLook]:
                 version=_version(slot, pin, place),
                 pin=pin,
                 behind=behind,
-                under_way=store.pins.open_move(slot),
+                under_way=under_way,
+                is_left_alone=under_way is not None and place.leaves_alone(under_way),
                 difference=next(iter(lines), None),
                 back_to=rollback_target(moves),
                 engine=_engine(place, slot, finder),
@@ -192,6 +196,8 @@ def _lines(look: PinLook) -> Iterator[str]:
     yield f"runs: {_running(look)}"
     if look.under_way is not None:
         yield f"MOVE UNDER WAY: {progress_words(look.under_way, now_ms=look.at_ms)}"
+        if look.is_left_alone:
+            yield "  but nobody carries it out: start `failsoft up`, which ends or undoes it"
     if look.difference is not None:
         yield f"DIFFERS FROM THE FILE: {look.difference}"
     if look.back_to is not None:

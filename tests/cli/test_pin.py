@@ -450,7 +450,11 @@ def test_show_tells_everything_of_a_pin(home: PinHome, run: Run) -> None:
 
     done = run("pin", "show")
     document = json.loads(run("pin", "show", "primary", "--json").out)["pins"][0]
+    home.withdraw_supervisor()
+    alone = run("pin", "show", "primary")
 
+    assert "nobody carries it out" not in done.out
+    assert "but nobody carries it out: start `failsoft up`" in alone.out
     assert ", by the settings file\n" in before.out
     assert "proof: none: the settings file names it" in before.out
     assert "runs: nothing: no engine is published" in before.out
@@ -583,3 +587,17 @@ def test_config_check_makes_no_store_and_needs_none(
     assert not (home.folder / "elsewhere.db").exists()
     assert "cannot be told" not in alone.out
     assert "whether moves changed pins cannot be told" in silent.out
+
+
+@pytest.mark.parametrize("verb", ["check", "show"])
+def test_where_there_is_no_file_config_says_what_is_taken_instead(
+    home: PinHome, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """A newcomer has none; a check in the wrong folder must not pass."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    said = run("config", verb)
+
+    assert said.code == 2
+    assert "`failsoft up` takes built-in settings without one" in said.err + said.out

@@ -101,6 +101,8 @@ def serve(
     """
     ops = OpsProcess(settings_path)
     app = build_app(ops.look)
+    # A page asks for several things at once: that one waits for a thread is no news.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     server = waitress.create_server(app, sockets=[sock], threads=NUM_THREADS, ident=None)
     # A daemon: a page that waits for a slow source must not hold the end up.
     threading.Thread(target=server.run, name="failsoft-ops", daemon=True).start()
