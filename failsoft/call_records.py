@@ -2,8 +2,9 @@
 
 Frozen objects; nothing here acts, reads a clock or imports a part. Stamps that
 end in ``_at_ms`` are UTC epoch milliseconds, durations end in ``_s``. None is
-"not known" or "never got there", never zero. No field but `CallText`,
-`CachedReply.reply_json` and an idempotency reply may hold a user's text.
+"not known" or "never got there", never zero. No field but `CallText`'s may hold a user's text.
+Kept replies and idempotency keys have records of their own (`failsoft.reply_records`,
+`failsoft.idempotency_records`).
 """
 
 from dataclasses import dataclass, field
@@ -166,75 +167,6 @@ class CallText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CachedReply:
-    """One complete reply, as the reply cache keeps it."""
-
-    key: str
-    """sha256 in hex over the effective request, tenant and version digest included."""
-    tenant: str
-    version_digest: str | None
-    ladder: str
-    created_at_ms: int
-    """When the model finished it; its age counts from here."""
-    reply_json: str = field(repr=False)
-    """The reply as the ladder wants it back; the store does not look inside."""
-    finish_reason: str = "stop"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedVersion:
-    """Which version answered last for what the settings name: a pin's manifest, or a URL.
-
-    So a ladder finds the kept replies of an engine that is down and cannot be asked.
-    """
-
-    source: str
-    """sha256 in hex over what the settings say of it."""
-    version_digest: str | None
-    """None when its replies name none."""
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyStoreSize:
-    """What the reply cache holds now."""
-
-    num_replies: int
-    num_bytes: int
-    """Bytes of reply text, rows' own overhead not counted."""
-
-
-class IdempotencyState(StrEnum):
-    """What the store knows of an idempotency key."""
-
-    STARTED = "started"
-    """The key is new, or its owner's lease ran out: the caller owns it now and does the work."""
-    RUNNING = "running"
-    """Another caller owns it: HTTP 409 with Retry-After, or wait."""
-    DONE = "done"
-    """Finished before: play *reply_json* back."""
-    CONFLICT = "conflict"
-    """The key was used with another body: HTTP 422."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdempotencyEntry:
-    """The answer to `IdempotencyStore.begin`; hand it back to finish or release the key."""
-
-    state: IdempotencyState
-    key: str = field(repr=False)
-    tenant: str
-    fingerprint: str
-    """The caller's own body fingerprint."""
-    owner: str | None = None
-    """Lease token; set only when *state* is STARTED."""
-    lease_until_ms: int | None = None
-    """When a RUNNING or STARTED owner's lease ends."""
-    reply_json: str | None = field(default=None, repr=False)
-    """Set when *state* is DONE; None there too under ``keep_text = "none"``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
     """Something that happened to a part: a breaker opened, a pin moved, records were dropped."""
 
@@ -265,100 +197,3 @@ class Recorder(Protocol):
 
     def record_text(self, record: CallText, /) -> None:
         """Queue a call's words; nothing is kept unless ``keep_text = "all"``."""
-
-
-class ReplyStore(Protocol):
-    """The reply cache's rows; policy (what may be stored or served, and when) is the ladder's.
-
-    Thread-safe. *get* and *purge* block on the database, so an event loop calls
-    them on a thread and waits no longer than it can spare; *put* returns at once and
-    never raises, and a *get* in the same process sees it at once.
-    """
-
-    def get(self, key: str) -> CachedReply | None:
-        """Return the newest reply under *key*, however old, and count as a use of it.
-
-        Raises:
-            StoreError: The database could not be read: the cached rung failed, not the call.
-        """
-
-    def last_digest(self, source: str) -> str | None:
-        """Return the digest that *source* had when a reply of it was last kept.
-
-        Returns:
-            None when none was kept, or that one named no digest.
-
-        Raises:
-            StoreError: The database could not be read.
-        """
-
-    def note_served(self, served: ServedVersion) -> None:
-        """Queue which version answers; returns at once and never raises. The newest one counts."""
-
-    def put(self, reply: CachedReply) -> None:
-        """Queue *reply*; it replaces an older one under its key, never a newer one."""
-
-    def purge(
-        self,
-        *,
-        tenant: str | None = None,
-        version: str | None = None,
-        older_than_ms: int | None = None,
-    ) -> int:
-        """Delete the replies that match every filter given; return how many.
-
-        Args:
-            tenant: Only this tenant's.
-            version: Only those that this version digest wrote.
-            older_than_ms: Only those created before this UTC epoch millisecond.
-
-        Raises:
-            ValueError: No filter was given.
-            StoreError: The database refused.
-        """
-
-    def size(self) -> ReplyStoreSize:
-        """Return what is held.
-
-        Raises:
-            StoreError: The database could not be read.
-        """
-
-
-class IdempotencyStore(Protocol):
-    """Who owns an idempotency key, over all processes that share the store.
-
-    Thread-safe. Every method waits for other writers at most about two seconds, and
-    for a database that hangs as long as that: an event loop calls it on a thread and
-    waits no longer than it can spare.
-    """
-
-    def begin(self, key: str, tenant: str, fingerprint: str, *, lease_s: float) -> IdempotencyEntry:
-        """Claim *key* if it is absent or its lease ran out; atomic.
-
-        Args:
-            key: The caller's key, 1..255 characters; only its hash is stored.
-            tenant: Keys of two tenants never meet.
-            fingerprint: Hash of the body; the same key with another one is a CONFLICT.
-            lease_s: After this long without *finish* another caller may claim the key, > 0.
-
-        Raises:
-            ValueError: *key* or *lease_s* is out of range.
-            StoreError: The database refused; nothing was claimed.
-        """
-
-    def finish(self, entry: IdempotencyEntry, reply_json: str) -> bool:
-        """Keep the reply under a STARTED entry; False when its lease was lost to another.
-
-        Raises:
-            ValueError: *entry* is not a STARTED one.
-            StoreError: The database refused; the lease will run out by itself.
-        """
-
-    def release(self, entry: IdempotencyEntry) -> None:
-        """Forget a STARTED entry (shed, refused or failed: no work to play back).
-
-        Raises:
-            ValueError: *entry* is not a STARTED one.
-            StoreError: The database refused; the lease will run out by itself.
-        """

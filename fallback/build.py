@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from failsoft.call_records import EventRecord, Recorder, ReplyStore
+from failsoft.call_records import EventRecord, Recorder
 from failsoft.config.settings import CACHE_RUNG, EndpointConfig, LadderConfig, Settings
 from failsoft.fallback.breaker import Breaker, BreakerState
 from failsoft.fallback.cached_rung import CachedRung
@@ -20,6 +20,7 @@ from failsoft.fallback.rung import EndpointRung, Place
 from failsoft.fallback.store_threads import StoreThreads
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
+from failsoft.reply_records import ReplyStore
 
 MIN_LEASE_S = 10.0
 

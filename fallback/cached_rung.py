@@ -9,7 +9,7 @@ what they could not, whatever the sampling, and then a stale reply beats none
 from collections.abc import Callable
 
 from failsoft.call_records import AttemptOutcome as Outcome
-from failsoft.call_records import AttemptRecord, CachedReply, ReplyStore, ServedVersion
+from failsoft.call_records import AttemptRecord
 from failsoft.config.settings import CACHE_RUNG, CacheConfig
 from failsoft.errors import RungFailedError, StoreError
 from failsoft.fallback.answer import KeptAnswer, LiveAnswer
@@ -22,6 +22,7 @@ from failsoft.fallback.failure import Action, Failure
 from failsoft.fallback.pins.pin_book import PinBook
 from failsoft.fallback.reply import Reply, Usage, kept_body
 from failsoft.fallback.store_threads import StoreThreads
+from failsoft.reply_records import CachedReply, ReplyStore, ServedVersion
 
 MIN_READ_S = 0.05
 """Reading may take this long even at the deadline: it is the last thing left to try."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from failsoft.call_records import IdempotencyStore, Recorder, ReplyStore
+from failsoft.call_records import Recorder
 from failsoft.config.settings import Settings
 from failsoft.errors import ClientClosedError, ConfigError, UnknownLadderError
 from failsoft.fallback.answer import Answer, LiveAnswer
@@ -29,6 +29,8 @@ from failsoft.fallback.single_flight import Flight
 from failsoft.fallback.store_threads import StoreThreads
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import Transport
+from failsoft.idempotency_records import IdempotencyStore
+from failsoft.reply_records import ReplyStore
 
 MIN_WRITE_S, MAX_WRITE_S = 0.05, 1.0
 """How long a caller waits for the write of an idempotent reply: at the deadline, and at most."""

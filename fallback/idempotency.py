@@ -11,13 +11,13 @@ import json
 import logging
 from concurrent.futures import Future
 
-from failsoft.call_records import IdempotencyEntry, IdempotencyState, IdempotencyStore
 from failsoft.errors import IdempotencyConflictError, IdempotencyRunningError, StoreError
 from failsoft.fallback.cache_key import fingerprint
 from failsoft.fallback.call import Call
 from failsoft.fallback.outside_json import parse_json
 from failsoft.fallback.reply import Reply, Usage
 from failsoft.fallback.store_threads import StoreThreads
+from failsoft.idempotency_records import IdempotencyEntry, IdempotencyState, IdempotencyStore
 
 LEASE_SLACK_S = 10.0
 """Past its deadline a call cannot run on; the slack covers the write of its reply."""

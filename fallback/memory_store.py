@@ -10,17 +10,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from failsoft.call_records import (
-    AttemptRecord,
-    CachedReply,
-    CallRecord,
-    CallText,
-    EventRecord,
-    IdempotencyEntry,
-    IdempotencyState,
-    ReplyStoreSize,
-    ServedVersion,
-)
+from failsoft.call_records import AttemptRecord, CallRecord, CallText, EventRecord
+from failsoft.idempotency_records import IdempotencyEntry, IdempotencyState
+from failsoft.reply_records import CachedReply, ReplyStoreSize, ServedVersion
 
 MAX_REPLIES = 4096
 MAX_KEYS = 4096

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
-from failsoft.call_records import CachedReply
 from failsoft.errors import StoreError
+from failsoft.reply_records import CachedReply
 from failsoft.store.breath import Breath
 from failsoft.store.database import Database
 from failsoft.store.numbered import IS_NUMBERED

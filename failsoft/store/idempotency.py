@@ -13,7 +13,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from failsoft.call_records import IdempotencyEntry, IdempotencyState
+from failsoft.idempotency_records import IdempotencyEntry, IdempotencyState
 from failsoft.store.database import Database
 from failsoft.store.rows import short
 from failsoft.store.schema import idempotency

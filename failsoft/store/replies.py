@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from failsoft.call_records import CachedReply, ReplyStoreSize, ServedVersion
+from failsoft.reply_records import CachedReply, ReplyStoreSize, ServedVersion
 from failsoft.store.database import Database
 from failsoft.store.rows import reply_bytes, short, to_reply
 from failsoft.store.schema import replies, served

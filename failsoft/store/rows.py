@@ -15,13 +15,12 @@ from uuid import uuid4
 from failsoft.call_records import (
     AttemptOutcome,
     AttemptRecord,
-    CachedReply,
     CallOutcome,
     CallRecord,
     CallText,
     EventRecord,
-    ServedVersion,
 )
+from failsoft.reply_records import CachedReply, ServedVersion
 
 MAX_TEXT = 500
 """Characters kept of a name or message that came from outside."""

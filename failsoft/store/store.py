@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Self
 
-from failsoft.call_records import CachedReply, IdempotencyStore, Recorder, ReplyStore
+from failsoft.call_records import Recorder
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import StoreError
+from failsoft.idempotency_records import IdempotencyStore
+from failsoft.reply_records import CachedReply, ReplyStore
 from failsoft.store.database import Database
 from failsoft.store.drift import DriftWatch
 from failsoft.store.eval_scores import EvalScores

@@ -12,15 +12,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from failsoft.call_records import (
-    AttemptRecord,
-    CachedReply,
-    CallRecord,
-    CallText,
-    EventRecord,
-    ServedVersion,
-)
+from failsoft.call_records import AttemptRecord, CallRecord, CallText, EventRecord
 from failsoft.errors import StoreError
+from failsoft.reply_records import CachedReply, ServedVersion
 from failsoft.store.batch import BatchWriter, Prepared, Unfit, is_about_a_row
 from failsoft.store.breath import Breath
 from failsoft.store.database import Database

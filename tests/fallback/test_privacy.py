@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from failsoft.call_records import CachedReply, CallText, IdempotencyEntry, IdempotencyState
+from failsoft.call_records import CallText
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import CallRefusedError, LadderExhaustedError, StreamInterruptedError
 from failsoft.fallback.call import CallRequest
 from failsoft.fallback.failure import status_failure
+from failsoft.idempotency_records import IdempotencyEntry, IdempotencyState
+from failsoft.reply_records import CachedReply
 from tests.fallback.fault_server import Fault, FaultServer
 from tests.fallback.faults import ERROR, ROLE, sse, whole
 from tests.fallback.rig import ASK, PATIENT, TWICE, make_rig, settings_for

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from failsoft.call_records import CachedReply, IdempotencyEntry
 from failsoft.errors import LadderExhaustedError, StoreError
 from failsoft.fallback.async_client import AsyncClient
 from failsoft.fallback.memory_store import MemoryIdempotencyStore, MemoryReplyStore
 from failsoft.fallback.store_threads import NUM_THREADS
+from failsoft.idempotency_records import IdempotencyEntry
+from failsoft.reply_records import CachedReply
 from tests.fallback.fault_server import FaultServer
 from tests.fallback.rig import ASK, PATIENT, Rig, ask, make_rig, settings_for
 

@@ -13,14 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from failsoft.call_records import (
-    AttemptOutcome,
-    AttemptRecord,
-    CachedReply,
-    CallOutcome,
-    CallRecord,
-)
+from failsoft.call_records import AttemptOutcome, AttemptRecord, CallOutcome, CallRecord
 from failsoft.config.settings import StoreConfig
+from failsoft.reply_records import CachedReply
 from failsoft.store import Store
 
 PASSWORD_ENV = "FAILSOFT_TEST_DB_PASSWORD"

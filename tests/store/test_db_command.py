@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from failsoft.call_records import CachedReply, CallRecord
+from failsoft.call_records import CallRecord
 from failsoft.config.settings import StoreConfig
+from failsoft.reply_records import CachedReply
 from failsoft.store import Store
 from failsoft.store.schema import HEAD
 

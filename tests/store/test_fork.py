@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from failsoft.call_records import CachedReply, CallRecord
+from failsoft.call_records import CallRecord
 from failsoft.config.settings import StoreConfig
+from failsoft.reply_records import CachedReply
 from failsoft.store import Store
 
 MakeCall = Callable[..., CallRecord]

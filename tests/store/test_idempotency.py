@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from failsoft.call_records import IdempotencyEntry, IdempotencyState
+from failsoft.idempotency_records import IdempotencyEntry, IdempotencyState
 from failsoft.store import Store
 
 OpenStore = Callable[..., Store]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from failsoft.call_records import AttemptRecord, CachedReply, CallRecord
+from failsoft.call_records import AttemptRecord, CallRecord
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import StoreError
+from failsoft.reply_records import CachedReply
 from failsoft.store import Store, first_use
 from failsoft.store.first_use import FirstUse
 from tests.store.conftest import PostgresServer

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from failsoft.call_records import AttemptRecord, CachedReply, CallRecord
+from failsoft.call_records import AttemptRecord, CallRecord
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import StoreError
+from failsoft.reply_records import CachedReply
 from failsoft.store import Store
 from failsoft.store.idempotency import WRITE_TIMEOUT_S
 from tests.store.waiting import wait_until

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from failsoft.call_records import CachedReply, ReplyStore, ServedVersion
+from failsoft.reply_records import CachedReply, ReplyStore, ServedVersion
 from failsoft.store import Store
 
 OpenStore = Callable[..., Store]

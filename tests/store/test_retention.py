@@ -6,15 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from failsoft.call_records import (
-    AttemptRecord,
-    CachedReply,
-    CallRecord,
-    CallText,
-    EventRecord,
-    IdempotencyState,
-)
+from failsoft.call_records import AttemptRecord, CallRecord, CallText, EventRecord
 from failsoft.config.settings import StoreConfig
+from failsoft.idempotency_records import IdempotencyState
+from failsoft.reply_records import CachedReply
 from failsoft.store import Store
 from failsoft.store.retention import BATCH_ROWS
 from failsoft.store.schema import idempotency

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.call_records import CachedReply, CallRecord, EventRecord
+from failsoft.call_records import CallRecord, EventRecord
 from failsoft.config.settings import StoreConfig
+from failsoft.reply_records import CachedReply
 from failsoft.store import Store, upkeep
 from failsoft.store.drift import DriftWatch
 
