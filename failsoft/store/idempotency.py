@@ -26,7 +26,7 @@ _HOUR_MS = 3_600_000
 
 
 class SqlIdempotencyStore:
-    """A `failsoft.call_records.IdempotencyStore`; thread-safe.
+    """A `failsoft.idempotency_records.IdempotencyStore`; thread-safe.
 
     Args:
         database: Where the rows are.

@@ -26,7 +26,7 @@ _SAY_AGAIN_MS = 60_000
 
 
 class SqlReplyStore:
-    """A `failsoft.call_records.ReplyStore`; thread-safe.
+    """A `failsoft.reply_records.ReplyStore`; thread-safe.
 
     Args:
         database: Where the rows are.
