@@ -18,6 +18,13 @@ from failsoft.dashboard.share_table import share_table
 from failsoft.dashboard.standing import Standing, Unknown
 
 REFRESH_S = 5
+_WEIGHTS_CLASS = {
+    "same": "yes",
+    "new": "yes",
+    "changed": "no",
+    "unclear": "degraded",
+    None: "unknown",
+}
 
 
 def build_app(look: Callable[[], Standing], *, hosts: Iterable[str] = ()) -> Flask:
@@ -64,6 +71,7 @@ def _page(standing: Standing) -> dict[str, Any]:
         "warnings": words.warnings(standing),
         "engines": {engine.slot: engine for engine in standing.engines},
         "good_kinds": GOOD_KINDS,
+        "weights_class": _WEIGHTS_CLASS,
         "refresh_s": REFRESH_S,
         "version": __version__,
     }

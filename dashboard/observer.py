@@ -18,6 +18,7 @@ from failsoft.dashboard.sources.local_http import LocalHttp
 from failsoft.dashboard.sources.together import together
 from failsoft.dashboard.standing import Engine, Standing, Unknown
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from failsoft.fingerprint_status import read_fingerprints
 from failsoft.front_status import FrontStatus
 from failsoft.run_state import FrontState, SupervisorState, read_front, read_supervisor
 
@@ -86,6 +87,7 @@ class Observer:
             front=front,
             engines={slot: _engine(slot, place, said[slot]) for slot, place in places.items()},
             store=store,
+            fingerprints=read_fingerprints(self._home),
         )
 
     def _asks(

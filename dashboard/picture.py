@@ -26,6 +26,7 @@ from failsoft.dashboard.standing import (
 )
 from failsoft.dashboard.verdict import by_calls, doubted, judge, worst
 from failsoft.fallback.pins.words import kind_words
+from failsoft.fingerprint_status import FingerprintStanding
 from failsoft.front_status import FrontStatus, LadderStatus, LastError
 from failsoft.pin_records import PinMove
 from failsoft.run_state import FrontState, SupervisorState
@@ -50,6 +51,8 @@ class Seen:
     engines: Mapping[str, Engine]
     """By slot."""
     store: LedgerReading | Unknown
+    fingerprints: Mapping[str, FingerprintStanding]
+    """By endpoint, as the ops process left them."""
 
 
 def draw(seen: Seen) -> Standing:
@@ -67,6 +70,7 @@ def draw(seen: Seen) -> Standing:
         front=seen.front if isinstance(seen.front, Unknown) else _front_of(seen.front),
         engines=tuple(seen.engines.values()),
         pins=store if isinstance(store, Unknown) else _pins(store),
+        fingerprints=tuple(seen.fingerprints.values()),
         dropped_24h=store if isinstance(store, Unknown) else store.dropped_24h,
         incidents=store if isinstance(store, Unknown) else incidents_of(store.events),
     )

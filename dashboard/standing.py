@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Self
 
 from failsoft.config.settings import CACHE_RUNG
+from failsoft.fingerprint_status import FingerprintStanding
 from failsoft.front_status import RungFacts, RungStatus
 from failsoft.run_state import Reload, SupervisorState
 
@@ -239,6 +240,8 @@ class Standing:
     engines: tuple[Engine, ...]
     pins: tuple[PinnedSlot, ...] | Unknown
     """Of every slot that a `failsoft up` noted in the store, or moved."""
+    fingerprints: tuple[FingerprintStanding, ...]
+    """How each endpoint's weights stood at the last look at them; empty before the first."""
     dropped_24h: Mapping[str, int] | Unknown
     """Records dropped by all processes in the last 24 hours, by kind."""
     incidents: tuple[Incident, ...] | Unknown

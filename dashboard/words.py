@@ -3,6 +3,7 @@
 Knows nothing of HTML or colours. Stamps are UTC epoch milliseconds.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from failsoft.dashboard.standing import (
@@ -17,6 +18,8 @@ from failsoft.dashboard.standing import (
     Verdict,
     is_model,
 )
+from failsoft.fingerprint_status import FingerprintStanding
+from failsoft.fingerprint_status import Verdict as Weights
 from failsoft.front_status import LastError
 from failsoft.run_state import ChildState
 
@@ -29,6 +32,12 @@ _HEADLINES = {
     Answers.DEGRADED: "Degraded",
     Answers.NO: "Not answering",
     Answers.UNKNOWN: "Unknown",
+}
+_WEIGHTS: Mapping[Weights, str] = {
+    "same": "as they were",
+    "new": "noted for the first time",
+    "changed": "CHANGED",
+    "unclear": "nobody can tell",
 }
 _DIGEST_CHARS = 12
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
@@ -213,6 +222,26 @@ def move_cell(pin: PinnedSlot) -> str:
     return NONE if pin.move is None else f"{pin.move.state} {pin.move.to_name}"
 
 
+def weights(found: FingerprintStanding) -> str:
+    """Return what a fingerprint says of an endpoint's weights."""
+    return UNKNOWN if found.verdict is None else _WEIGHTS[found.verdict]
+
+
+def _weights_warnings(standing: Standing) -> list[str]:
+    said = []
+    for found in standing.fingerprints:
+        if found.verdict not in ("changed", "unclear"):
+            continue
+        what = (
+            f"{found.endpoint} answers as other weights would"
+            if found.verdict == "changed"
+            else f"nobody can tell whether {found.endpoint} has the weights it had"
+        )
+        span_words = age(found.since_ms, now_ms=standing.at_ms)
+        said.append(f"{what}, for {span_words}: {found.why}")
+    return said
+
+
 def warnings(standing: Standing) -> list[str]:
     """Return what an operator should hear of beside the verdict, gravest first."""
     said = []
@@ -235,6 +264,7 @@ def warnings(standing: Standing) -> list[str]:
     if refused is not None:
         ago = age(refused.at_ms, now_ms=standing.at_ms)
         said.append(f"the settings were refused {ago} ago, the old ones hold: {refused.error}")
+    said += _weights_warnings(standing)
     if not isinstance(front, Unknown) and front.store_trouble is not None:
         said.append(f"the front answers, but its store takes no records: {front.store_trouble}")
     if not isinstance(front, Unknown) and front.dropped_records:

@@ -1,13 +1,16 @@
 """The Now page: what it shows in each state, and that no text of others becomes HTML."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from flask.testing import FlaskClient
 
 from failsoft.dashboard.app import build_app
+from failsoft.dashboard.document import to_document
 from failsoft.fallback.pins.pinned import pinned_version
+from failsoft.fingerprint_status import FingerprintStanding, write_fingerprints
 from failsoft.store import Store
 from tests.dashboard.conftest import Running
 from tests.dashboard.home import NOW_MS, Home, call, child, event, failed_attempt
@@ -231,3 +234,43 @@ def test_health_asks_nobody(home: Home) -> None:
     client = build_app(look).test_client()  # type: ignore[arg-type]
 
     assert client.get("/health").get_json() == {"status": "live"}
+
+
+def test_the_page_tells_whose_weights_are_not_what_they_were(running: Running) -> None:
+    """And that nobody can tell, which is no good news; before a first look it says nothing."""
+    before = page_of(running)
+    same = FingerprintStanding(
+        endpoint="primary",
+        subject="a" * 64,
+        verdict="same",
+        why="0.002 nats away",
+        verdict_at_ms=NOW_MS,
+        since_ms=NOW_MS - 60_000,
+        trouble=None,
+        checked_at_ms=NOW_MS,
+    )
+    others = [
+        replace(same, endpoint="hosted", verdict="changed", why=f"2 nats away {EVIL}"),
+        replace(same, endpoint="vague", verdict="unclear", why="its answers carry nothing"),
+        replace(same, endpoint="down", verdict=None, why=None, since_ms=None, trouble="HTTP 503"),
+    ]
+    write_fingerprints(running.home.folder, {one.endpoint: one for one in (same, *others)})
+
+    page = page_of(running)
+    document = to_document(running.observer.look())
+
+    assert "Fingerprints" not in before.text
+    for words in (
+        "hosted answers as other weights would, for 1 min: 2 nats away <script>",
+        "nobody can tell whether vague has the weights it had, for 1 min: its answers",
+        "primary as they were 1 min ago 0 s ago 0.002 nats away",
+        "down unknown - 0 s ago HTTP 503",
+    ):
+        assert words in page.text, page.text
+    assert "img" not in page.tags
+    assert [one["verdict"] for one in document["fingerprints"]] == [
+        "same",
+        "changed",
+        "unclear",
+        None,
+    ]
