@@ -26,6 +26,7 @@ from failsoft.config.engine import EngineConfig
 from failsoft.engine.engine import Engine
 
 _MODEL = "smollm2-135m-instruct"
+_NUM_KILLS = 20
 _POISON = 4242
 """A token id that only the poisoned prompt holds."""
 
@@ -95,16 +96,15 @@ def _line(kind: str, clean: Batch, batch: Batch, after: Batch, engine: Engine) -
     )
 
 
-def measure_store(*, is_short: bool) -> Iterator[Line]:
+def measure_store() -> Iterator[Line]:
     """Yield whether the model store survives SIGKILL at random moments of a first start."""
     rng = random.Random(11)
-    rounds = 2 if is_short else 20
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "FAILSOFT_HOME": home}
         failsoft = [sys.executable, "-m", "failsoft"]
         killed = 0
         problems = []
-        for _ in range(rounds):
+        for _ in range(_NUM_KILLS):
             child = subprocess.Popen(
                 [*failsoft, "models", "add", _MODEL, "--dtype", "float32"],
                 env=environment,
@@ -129,7 +129,7 @@ def measure_store(*, is_short: bool) -> Iterator[Line]:
         )
         leftovers = [path.name for path in Path(home).rglob("*.part")]
     yield Line(
-        must_hold=f"SIGKILL at {rounds} random moments leaves the model store valid",
+        must_hold=f"SIGKILL at {_NUM_KILLS} random moments leaves the model store valid",
         figure=f"{killed} killed while at work, {len(problems)} invalid afterwards, "
         f"then added: exit {done.returncode}, {len(leftovers)} partial files left",
         has_passed=not problems and done.returncode == 0 and killed > 0,

@@ -59,6 +59,9 @@ def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
     architectures: list[tuple[str, Measurement]] = (
         [] if is_short else [("Exact output: other architectures", measure_architectures)]
     )
+    store: list[tuple[str, Measurement]] = (
+        [] if is_short else [("Faults of the model store", engine_faults.measure_store)]
+    )
     return [
         ("From a command to an answer", start),
         *exact,
@@ -70,7 +73,7 @@ def measurements(*, is_short: bool) -> list[tuple[str, Measurement]]:
         ),
         ("Memory", partial(engine_memory.measure, is_short=is_short)),
         ("Faults in a forward", engine_faults.measure_forward),
-        ("Faults of the model store", partial(engine_faults.measure_store, is_short=is_short)),
+        *store,
         ("Bad input, and nothing to do", partial(measure_server, is_short=is_short)),
     ]
 
