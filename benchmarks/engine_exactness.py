@@ -22,9 +22,10 @@ _EDGES = (1, 2, 15, 16, 17, 31, 32, 33, 899, 900)
 _SHORT = (530, 1, 16, 17, 33, 60)
 """A prompt longer than Gemma's window that fills the pool, and short ones that must give way."""
 _SHORT_TOKENS = 24
-SHORT_WAYS = {"smollm2-135m-instruct": ((7, True), (512, False)), "gemma-3-270m": ((512, False),)}
-"""Step budget, and whether prefixes are cached: each value once in the short form, and for Gemma,
-whose output layer is four times as large, the one that its window makes hardest."""
+SHORT_WAYS = {"smollm2-135m-instruct": ((32, True), (512, False)), "gemma-3-270m": ((512, False),)}
+"""Step budget, and whether prefixes are cached, in the short form: prompts in many pieces with
+prefixes, and in few without; for Gemma, whose output layer is four times as large, the one that
+its window makes hardest."""
 _TEXT = {"smollm2-135m-instruct": "documents", "gemma-3-270m": "gemma_ragged"}
 """Workloads whose prompts give each model real text to continue."""
 
