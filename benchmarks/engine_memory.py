@@ -79,7 +79,7 @@ def main(count: int, num_ragged: int) -> None:
 
 def measure(*, is_short: bool) -> Iterator[Line]:
     """Yield peak, creep and leftover blocks of a process under load."""
-    count, num_ragged = (400, 16) if is_short else (2000, 64)
+    count, num_ragged = (400, 24) if is_short else (2000, 64)
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.engine_memory", str(count), str(num_ragged)],
         capture_output=True,
