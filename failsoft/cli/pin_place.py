@@ -51,16 +51,16 @@ class PinPlace:
             "FAILSOFT_HOME, is not seen from here)"
         )
 
-    def leaves_alone(self, move: PinMove) -> bool:
-        """Return whether *move* waits for the `failsoft up` of this folder, which does not run."""
+    def may_carry_out(self, move: PinMove) -> bool:
+        """Return whether *move* is for the `failsoft up` of this folder, or nobody's yet."""
         from failsoft.serving.supervisor.moves.owner import is_same_owner, owner_name
 
-        if self.supervisor is not None:
-            return False
-        is_local = self.store_config.is_sqlite
-        return move.owner is None or is_same_owner(
-            move.owner, owner_name(self.home), is_local=is_local
-        )
+        own, is_local = owner_name(self.home), self.store_config.is_sqlite
+        return move.owner is None or is_same_owner(move.owner, own, is_local=is_local)
+
+    def leaves_alone(self, move: PinMove) -> bool:
+        """Return whether *move* waits for the `failsoft up` of this folder, which does not run."""
+        return self.supervisor is None and self.may_carry_out(move)
 
     def used_slots(self) -> list[str]:
         """Return the slots that engines serve."""
@@ -147,12 +147,9 @@ def check_orphaned(place: PinPlace, move: PinMove | None) -> None:
     Raises:
         PinError: It may.
     """
-    from failsoft.serving.supervisor.moves.owner import is_same_owner, owner_name
-
     if move is None or place.supervisor is None:
         return
-    own, is_local = owner_name(place.home), place.store_config.is_sqlite
-    if move.owner is None or is_same_owner(move.owner, own, is_local=is_local):
+    if place.may_carry_out(move):
         raise PinError(
             f"pin {move.slot}: the `failsoft up` of this folder runs (pid "
             f"{place.supervisor.pid}) and sees to this move: leave out --orphaned",
