@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from failsoft.config.schema import load_settings
 from failsoft.config.settings import Settings
@@ -14,7 +15,7 @@ from failsoft.pin_records import MoveState, PinMove
 from failsoft.run_state import ChildState, SupervisorState, withdraw_supervisor, write_supervisor
 from failsoft.serving.supervisor.accepted import keep_copy, with_absolute_paths
 from failsoft.store import Store
-from tests.fallback.pins.moves import BEFORE_SWITCH, DIGESTS, version_of
+from tests.fallback.pins.moves import BEFORE_SWITCH, DIGESTS, ask_for, carry_out, version_of
 
 FILE = """# The pins of this test.
 [store]
@@ -144,3 +145,20 @@ def wait_for_abort(home: PinHome, move: PinMove) -> None:
             pins.end(now, MoveState.ABORTED, reason=f"{now.abort_by} took it back")
             return
         time.sleep(0.01)
+
+
+class Done(NamedTuple):
+    """What a command did."""
+
+    code: object
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+def prove(home: PinHome, *names: str) -> None:
+    """Have each version hold the slot once."""
+    for name in names:
+        carry_out(home.store, ask_for(version_of(home.settings, name)))
