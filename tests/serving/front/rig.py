@@ -39,6 +39,13 @@ class FrontProcess:
         headers = body.pop("headers", {})
         return self.client.post(path, json={**BODY, **body}, headers={**self.headers, **headers})
 
+    @contextlib.contextmanager
+    def open_stream(self, **body: Any) -> Iterator[httpx2.Response]:
+        """Ask for a stream, which the caller reads piece by piece."""
+        content = {**BODY, **body, "stream": True}
+        with self.client.stream("POST", CHAT, json=content, headers=self.headers) as reply:
+            yield reply
+
     def get(self, path: str, **headers: str) -> httpx2.Response:
         """Get a path that counts from the server's root."""
         return self.client.get(self.url.removesuffix("/v1") + path, headers=headers)
