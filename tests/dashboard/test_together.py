@@ -22,7 +22,7 @@ def test_one_that_is_late_is_unknown_and_the_others_are_there() -> None:
 
     said = together({"slow": lambda: let_go.wait(10), "quick": lambda: True}, limit_s=0.1)
 
-    assert time.monotonic() - begun_s < 1
+    assert time.monotonic() - begun_s < 5
     assert said == {"slow": Unknown(reason="it did not answer within 0.1 s"), "quick": True}
     let_go.set()
 

@@ -354,7 +354,7 @@ def test_silence_ends_at_the_time_out_and_each_piece_starts_it_anew() -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(HEAD + b"transfer-encoding: chunked\r\n\r\n")
         for _ in range(5):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
             writer.write(b"1\r\nx\r\n")
         await reader.read()
 
@@ -362,11 +362,11 @@ def test_silence_ends_at_the_time_out_and_each_piece_starts_it_anew() -> None:
         transport = DirectTransport()
         async with serving(slow) as url:
             reply = await send(transport, url, content=None)
-            body = b"".join([await reply.piece(0.15) or b"" for _ in range(5)])
+            body = b"".join([await reply.piece(0.4) or b"" for _ in range(5)])
             loop = asyncio.get_running_loop()
             began_s = loop.time()
             with pytest.raises(TimeoutError):
-                await reply.piece(0.15)
+                await reply.piece(0.4)
             took_s = loop.time() - began_s
             await reply.aclose()
             await transport.aclose()
@@ -375,7 +375,7 @@ def test_silence_ends_at_the_time_out_and_each_piece_starts_it_anew() -> None:
     body, took_s = asyncio.run(run())
 
     assert body == b"xxxxx"
-    assert 0.14 <= took_s < 0.3
+    assert 0.39 <= took_s < 3
 
 
 def test_a_reader_that_rests_holds_its_server_up() -> None:

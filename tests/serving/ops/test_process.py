@@ -127,7 +127,7 @@ def test_ctrl_c_ends_it_with_130(ops: Ops) -> None:
 
 
 def test_sigterm_waits_for_no_slow_source(home: Home, ops: Ops) -> None:
-    """A page that is being made is given up: its reader asks again."""
+    """A page that is being made, for up to 1.5 s, is given up: its reader asks again."""
     with StandIn(
         "front-token",
     ) as front:
@@ -143,7 +143,7 @@ def test_sigterm_waits_for_no_slow_source(home: Home, ops: Ops) -> None:
 
         reader.close()
     assert front.num_asked == 1
-    assert (code, seconds < 1) == (0, True)
+    assert (code, seconds < 1.4) == (0, True)
 
 
 def rungs_of(ops: Ops) -> list[str]:
