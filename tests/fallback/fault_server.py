@@ -56,6 +56,13 @@ class FaultServer:
             time.sleep(0.01)
         return None
 
+    def wait_hits(self, count: int, timeout_s: float = 10.0) -> None:
+        """Return once *count* requests were read since the last plan."""
+        until = time.monotonic() + timeout_s
+        while self.hits < count:
+            assert time.monotonic() < until, f"{self.hits} of {count} requests came"
+            time.sleep(0.01)
+
     def _ask(self, command: str, **arguments: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")

@@ -16,7 +16,7 @@ from failsoft.fallback.reply import Reply
 from failsoft.fallback.surroundings import Surroundings
 from tests.fallback.fake_time import FakeTime
 from tests.fallback.fault_server import FaultServer
-from tests.fallback.rig import ASK, Rig, make_rig, settings_for
+from tests.fallback.rig import ASK, PATIENT, Rig, make_rig, settings_for
 
 
 def play(rig: Rig, act: Any) -> Any:
@@ -79,12 +79,12 @@ def test_tenants_and_kinds_have_their_own_keys(server_a: FaultServer) -> None:
 
 def test_a_running_key_is_refused_with_a_wait(server_a: FaultServer) -> None:
     """HTTP 409 with Retry-After."""
-    server_a.plan(default={"do": "ok", "delay_s": 0.2})
-    rig = make_rig(settings_for(("a", server_a.url)))
+    server_a.plan(default={"do": "ok", "delay_s": 0.5})
+    rig = make_rig(settings_for(("a", server_a.url), timeouts=PATIENT))
 
     async def act(client: AsyncClient) -> Reply:
         first = asyncio.create_task(client.chat(ASK, idempotency_key="k"))
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(server_a.wait_hits, 1)
         with pytest.raises(IdempotencyRunningError) as caught:
             await client.chat(ASK, idempotency_key="k")
         assert caught.value.retry_after_s > 0
@@ -103,7 +103,7 @@ def test_a_call_that_did_not_answer_frees_its_key(server_a: FaultServer, how: st
 
     async def act(client: AsyncClient) -> Reply:
         first = asyncio.create_task(client.chat(ASK, idempotency_key="k"))
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(server_a.wait_hits, 1)
         if how == "left":
             first.cancel()
         await asyncio.gather(first, return_exceptions=True)

@@ -54,7 +54,7 @@ def test_a_good_file_under_load_costs_no_call_and_those_under_way_keep_their_ver
                 return "".join([delta async for delta in client.stream(ASK)])
 
             running = [asyncio.create_task(read()) for _ in range(10)]
-            await asyncio.sleep(0.1)
+            await asyncio.to_thread(server_a.wait_hits, 10)
             write(file, server_b.url, other=server_a.url)
             client.reload(file)
             new = (await client.chat(ASK)).text

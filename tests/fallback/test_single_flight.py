@@ -128,7 +128,7 @@ def test_when_the_last_caller_leaves_the_flight_is_cancelled(server_a: FaultServ
     async def run() -> tuple[float, str]:
         async with rig.client as client:
             tasks = [asyncio.create_task(client.chat(ASK, temperature=0)) for _ in range(3)]
-            await asyncio.sleep(0.1)
+            await asyncio.to_thread(server_a.wait_hits, 1)
             left_s = time.monotonic()
             for task in tasks:
                 task.cancel()

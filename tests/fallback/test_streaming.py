@@ -143,7 +143,8 @@ def test_a_caller_who_leaves_cancels_everything_behind_it(
         async with rig.client as client:
             work = read(rig) if is_stream else client.chat(ASK)
             task = asyncio.create_task(work)
-            await asyncio.sleep(0.15)
+            await asyncio.to_thread(server_a.wait_hits, 1)
+            await asyncio.sleep(0.1)  # what comes before the silence is read
             left_s = time.monotonic()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -180,6 +181,7 @@ def test_a_caller_who_leaves_while_a_retry_waits_cancels_the_retry(server_a: Fau
     async def run() -> None:
         async with rig.client as client:
             task = asyncio.create_task(client.chat(ASK))
+            await asyncio.to_thread(server_a.wait_hits, 1)
             await asyncio.sleep(0.1)
             task.cancel()
             await asyncio.sleep(1.2)
