@@ -68,7 +68,7 @@ def streams(started: Process, count: int) -> tuple[list[threading.Thread], list[
 
 def test_sigterm_lets_streams_finish() -> None:
     """Not ready and 503 at once; three streams end whole; exit code 0, no traceback."""
-    with process(step_s=0.01, drain_s=10) as started:
+    with process(step_s=0.04, drain_s=15) as started:
         threads, texts = streams(started, 3)
 
         started.popen.send_signal(signal.SIGTERM)

@@ -45,6 +45,15 @@ def text_of(path: Path) -> str:
         return ""
 
 
+class Server(ThreadingHTTPServer):
+    """Says nothing of those who leave before they are answered, as probes do on a busy machine."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback of a bug."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class FakeChild:
     """One process; *asked* says what it is and what it does."""
 
@@ -89,7 +98,7 @@ class FakeChild:
         self.log("ready")
         server.serve_forever(poll_interval=60)
 
-    def make_server(self) -> ThreadingHTTPServer:
+    def make_server(self) -> "Server":
         """Listen on a free port, or serve on the socket that was inherited."""
         fd, child = self.asked.get("fd"), self
 
@@ -123,7 +132,7 @@ class FakeChild:
             def log_message(self, *args: object) -> None:
                 """Say nothing."""
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=fd is None)
+        server = Server(("127.0.0.1", 0), Handler, bind_and_activate=fd is None)
         if fd is not None:
             server.socket.close()
             server.socket = socket.socket(fileno=fd)

@@ -119,5 +119,6 @@ def test_a_move_that_was_ended_in_the_store_puts_everything_back(
         pins.up.wait_said("another process" if state is MoveState.WARMING else "failed already")
         pins.up.wait_for(lambda: pins.serving()[0] == "v1")
         assert pins.now(move) == ended
-        assert not any("Traceback" in line for line in pins.up.said)
+        said = "\n".join(pins.up.said)
+        assert "Traceback" not in said, said
         assert pins.move("v2").state is MoveState.CONFIRMED
