@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from failsoft.cli.pin_place import PinPlace
-from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from failsoft.fallback.discovery import IN_HAND, EngineFinder, RunningEngine
 from failsoft.fallback.pins.history import pin_differences, rollback_target, stamp
 from failsoft.fallback.pins.pinned import is_same_version, pinned_version
 from failsoft.fallback.pins.words import (
@@ -25,16 +25,6 @@ from failsoft.pin_records import MoveKind, Pin, PinMove, PinnedVersion
 
 if TYPE_CHECKING:
     from failsoft.store.store import Store
-
-
-_IN_HAND = {
-    "starting": "is starting",
-    "running": "has just ended",
-    "waiting": "waits to be started again",
-    "gave_up": "was given up",
-    "stopping": "is stopping",
-}
-"""Phases of an engine that has not published itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +114,7 @@ def _engine(place: PinPlace, slot: str, finder: EngineFinder) -> RunningEngine |
     if child is None:
         return found
     ended = "" if child.last_exit is None else f"; it ended before: {child.last_exit}"
-    how = _IN_HAND[child.phase]
+    how = IN_HAND[child.phase]
     return f"its engine {how} (`failsoft status`){ended}"
 
 
