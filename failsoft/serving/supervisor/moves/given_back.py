@@ -31,21 +31,20 @@ class GivenBack:
         self._standing = standing
         self._learn = learn
         self._say = say
-        self._told: set[str] = set()
+        self._known: set[str] = set()
+        self._has_looked = False
 
     def on_holding(self, holding: Mapping[str, PinMove]) -> None:
         """Take in the move that put each slot's pin where it is, as the store has them now."""
-        news = [
-            move
-            for slot, move in holding.items()
-            if slot in self._standing.moved
-            and move.kind is MoveKind.FOLLOW_FILE
-            and move.move_id not in self._told
-        ]
+        back = [move for move in holding.values() if move.kind is MoveKind.FOLLOW_FILE]
+        news = [move for move in back if move.move_id not in self._known]
+        self._known.update(move.move_id for move in news)
+        moved = self._standing.moved
         for move in news:
-            self._told.add(move.move_id)
-            self._say(
-                f"pin {move.slot}: {kind_words(move.kind)} ({move.who}: {move.why})", Tone.PLAIN
-            )
-        if news:
+            # At the first look: of before this start. Later one may have been read already.
+            if self._has_looked or move.slot in moved:
+                words = f"{kind_words(move.kind)} ({move.who}: {move.why})"
+                self._say(f"pin {move.slot}: {words}", Tone.PLAIN)
+        self._has_looked = True
+        if any(move.slot in moved for move in news):
             self._learn()

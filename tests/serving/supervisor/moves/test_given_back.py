@@ -6,9 +6,14 @@ import pytest
 
 from failsoft.cli.pin_give_back import give_back
 from failsoft.cli.pin_place import find_place
+from failsoft.config.settings import Settings
 from failsoft.errors import PinError
-from failsoft.pin_records import MoveKind, MoveState
+from failsoft.pin_records import MoveKind, MoveState, PinnedVersion
+from failsoft.serving.supervisor.moves.given_back import GivenBack
 from failsoft.serving.supervisor.moves.known_pins import last_known_pins
+from failsoft.serving.supervisor.moves.standing import Standing
+from failsoft.store import Store
+from tests.fallback.pins.moves import ask_for, carry_out
 from tests.serving.supervisor.moves.rig import Pins, moving_up, open_store
 from tests.serving.supervisor.rig import ONE_ENGINE, running_up
 
@@ -98,3 +103,56 @@ def test_the_supervisor_tells_which_slots_are_not_what_it_read(place: Path) -> N
         pins.up.wait_for(lambda: pins.up.state.unlike_file == ("primary",))
         pins.up.reload(says("v3"))
         pins.up.wait_for(lambda: pins.up.state.unlike_file == ())
+
+
+def held(store: Store, name: str, *, is_moved: bool = True) -> None:
+    """Have a move pin *name* to the slot primary, and give it back unless it *is_moved*."""
+    version = PinnedVersion(name=name, settings_json='{"source": "file:/v.gguf"}')
+    carry_out(store, ask_for(version))
+    if not is_moved:
+        seen = store.pins.pins()["primary"]
+        store.pins.follow_file("primary", version, who="bob", why="git", seen=seen)
+
+
+@pytest.mark.parametrize("is_read_first", [False, True])
+def test_it_is_told_once_though_the_store_was_read_in_between(
+    tmp_path: Path, is_read_first: bool
+) -> None:
+    """After a SIGHUP the store is read too, and what that took in was never told."""
+    said, learnt = [], []
+    standing = Standing(Settings())
+    given_back = GivenBack(
+        standing, learn=lambda: learnt.append(1), say=lambda words, _tone: said.append(words)
+    )
+    with open_store(tmp_path) as store:
+        held(store, "v2")
+        standing.take_pins(store.pins.pins().values())
+        given_back.on_holding(store.pins.holding_moves())
+        held(store, "v3", is_moved=False)
+        if is_read_first:
+            standing.take_pins(store.pins.pins().values())
+
+        for _ in range(2):
+            given_back.on_holding(store.pins.holding_moves())
+
+    assert said == ["pin primary: follows the settings file again (bob: git)"]
+    assert len(learnt) == (0 if is_read_first else 1)
+
+
+def test_what_was_given_back_before_the_start_is_no_news(tmp_path: Path) -> None:
+    """Else each start would tell it."""
+    said: list[str] = []
+    with open_store(tmp_path) as store:
+        held(store, "v2", is_moved=False)
+        standing = Standing(Settings())
+        standing.take_pins(store.pins.pins().values())
+        given_back = GivenBack(
+            standing,
+            learn=lambda: said.append("learn"),
+            say=lambda words, _tone: said.append(words),
+        )
+
+        for _ in range(2):
+            given_back.on_holding(store.pins.holding_moves())
+
+    assert said == []
