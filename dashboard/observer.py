@@ -18,8 +18,10 @@ from failsoft.dashboard.sources.local_http import LocalHttp
 from failsoft.dashboard.sources.together import together
 from failsoft.dashboard.standing import Engine, Standing, Unknown
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from failsoft.fallback.pins.file_on_disk import FileOnDisk
 from failsoft.fingerprint_status import read_fingerprints
 from failsoft.front_status import FrontStatus
+from failsoft.pin_records import PinnedVersion
 from failsoft.run_state import FrontState, SupervisorState, read_front, read_supervisor
 
 ASK_S = 1.0
@@ -56,6 +58,7 @@ class Observer:
         self._clock = clock
         self._http = LocalHttp(limit_s=ASK_S)
         self._finder = EngineFinder(home)
+        self._on_disk = FileOnDisk()
         self._ledger: Ledger | Unknown = (
             settings if isinstance(settings, Unknown) else Ledger(settings.store, limit_s=ASK_S)
         )
@@ -78,17 +81,30 @@ class Observer:
         store = said.pop(_STORE)
         assert isinstance(front, FrontStatus | Unknown)
         assert isinstance(store, LedgerReading | Unknown)
+        path = _path_of(supervisor, self._settings_path)
         return Seen(
             at_ms=now_ms,
             settings=self._settings,
-            settings_path=_path_of(supervisor, self._settings_path),
+            settings_path=path,
             supervisor=supervisor,
             front_state=front_state,
             front=front,
             engines={slot: _engine(slot, place, said[slot]) for slot, place in places.items()},
             store=store,
             fingerprints=read_fingerprints(self._home),
+            file_pins=self._file_pins(path, store),
         )
+
+    def _file_pins(
+        self, path: str | None, store: LedgerReading | Unknown
+    ) -> Mapping[str, PinnedVersion] | Unknown:
+        """Return what the settings file pins; it is read only where a move may differ from it."""
+        if isinstance(store, Unknown) or not any(pin.is_moved for pin in store.pins.values()):
+            return {}
+        if path is None:
+            return Unknown(reason="nobody knows where the settings file is")
+        said = self._on_disk.pins(Path(path))
+        return Unknown(reason=said) if isinstance(said, str) else said
 
     def _asks(
         self, front: FrontState | None, places: Mapping[str, RunningEngine | str], now_ms: int

@@ -10,14 +10,13 @@ from typing import Literal
 
 from failsoft.config.settings import CACHE_RUNG, LadderConfig, Settings
 from failsoft.dashboard.incidents import incidents_of
+from failsoft.dashboard.pins import pinned_slots
 from failsoft.dashboard.sources.ledger import LedgerReading
 from failsoft.dashboard.standing import (
     Answers,
     Engine,
     Front,
     Ladder,
-    MoveUnderWay,
-    PinnedSlot,
     Rung,
     Standing,
     Traffic,
@@ -25,10 +24,9 @@ from failsoft.dashboard.standing import (
     Verdict,
 )
 from failsoft.dashboard.verdict import by_calls, doubted, judge, worst
-from failsoft.fallback.pins.words import kind_words
 from failsoft.fingerprint_status import FingerprintStanding
 from failsoft.front_status import FrontStatus, LadderStatus, LastError
-from failsoft.pin_records import PinMove
+from failsoft.pin_records import PinnedVersion
 from failsoft.run_state import FrontState, SupervisorState
 from failsoft.store.traffic import CallEnd
 
@@ -53,6 +51,8 @@ class Seen:
     store: LedgerReading | Unknown
     fingerprints: Mapping[str, FingerprintStanding]
     """By endpoint, as the ops process left them."""
+    file_pins: Mapping[str, PinnedVersion] | Unknown
+    """What the settings file pins as it lies there now, by slot; empty where nothing was moved."""
 
 
 def draw(seen: Seen) -> Standing:
@@ -69,7 +69,7 @@ def draw(seen: Seen) -> Standing:
         supervisor=seen.supervisor or Unknown(reason="no `failsoft up` runs here"),
         front=seen.front if isinstance(seen.front, Unknown) else _front_of(seen.front),
         engines=tuple(seen.engines.values()),
-        pins=store if isinstance(store, Unknown) else _pins(store),
+        pins=store if isinstance(store, Unknown) else pinned_slots(store, seen.file_pins),
         fingerprints=tuple(seen.fingerprints.values()),
         dropped_24h=store if isinstance(store, Unknown) else store.dropped_24h,
         incidents=store if isinstance(store, Unknown) else incidents_of(store.events),
@@ -92,35 +92,6 @@ def _front_of(reading: FrontStatus) -> Front:
         dropped_records={kind: num for kind, num in reading.dropped_records.items() if num},
         store_trouble=reading.store_trouble,
         last_reload=reading.last_reload,
-    )
-
-
-def _pins(store: LedgerReading) -> tuple[PinnedSlot, ...]:
-    moves = {move.slot: move for move in store.open_moves}
-    return tuple(
-        PinnedSlot(
-            slot=slot,
-            version_name=pin.version.name,
-            version_digest=pin.version.digest,
-            is_moved=pin.is_moved,
-            since_ms=pin.since_ms,
-            move=_under_way(moves[slot]) if slot in moves else None,
-        )
-        for slot, pin in store.pins.items()
-    )
-
-
-def _under_way(move: PinMove) -> MoveUnderWay:
-    return MoveUnderWay(
-        kind=kind_words(move.kind),
-        to_name=move.to.name,
-        to_digest=move.to.digest,
-        state=move.state.value,
-        state_since_ms=move.steps[-1].at_ms,
-        asked_at_ms=move.asked_at_ms,
-        who=move.who,
-        why=move.why,
-        abort_by=move.abort_by,
     )
 
 

@@ -197,6 +197,28 @@ class MoveUnderWay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveBehind:
+    """Who put a pin where it is, or gave it back to the settings file."""
+
+    kind: str
+    """What was done, in words."""
+    who: str
+    why: str
+    at_ms: int
+    """When it was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDifference:
+    """What the settings file says of a slot that a move has pinned to something else."""
+
+    says: str
+    """Name of the version; where it is the pinned one's, the file means another by it."""
+    words: str
+    """The whole of it in a line: who, when, why, and how to end it; of others' text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedSlot:
     """What the store says a slot runs."""
 
@@ -205,6 +227,10 @@ class PinnedSlot:
     version_digest: str | None
     is_moved: bool
     """Whether a move put it there, and not the settings file."""
+    by: MoveBehind | None
+    """Who decided so; None where the settings file did by itself."""
+    differs_from_file: FileDifference | Unknown | None
+    """None where the settings file says the same, or decides."""
     since_ms: int
     move: MoveUnderWay | None
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from failsoft.dashboard.standing import (
     Answers,
+    FileDifference,
     MoveUnderWay,
     PinnedSlot,
     Queue,
@@ -213,8 +214,20 @@ def move(found: MoveUnderWay, *, now_ms: int) -> str:
 
 
 def pinned_by(pin: PinnedSlot) -> str:
-    """Return who decided what a slot runs."""
-    return "a move" if pin.is_moved else "the settings file"
+    """Return who decided what a slot runs, and why."""
+    if pin.by is None:
+        return "a move" if pin.is_moved else "the settings file"
+    return f"{pin.by.kind} by {pin.by.who}: {pin.by.why}"
+
+
+def file_cell(pin: PinnedSlot) -> str:
+    """Return what the settings file says of a moved slot, as a cell."""
+    found = pin.differs_from_file
+    if found is None:
+        return NONE
+    if isinstance(found, Unknown):
+        return f"{UNKNOWN}: {found.reason}"
+    return "means another by it" if found.says == pin.version_name else f"says {found.says}"
 
 
 def move_cell(pin: PinnedSlot) -> str:
@@ -258,6 +271,11 @@ def warnings(standing: Standing) -> list[str]:
             f"pin {pin.slot} is being moved: {move(pin.move, now_ms=standing.at_ms)}"
             for pin in standing.pins
             if pin.move is not None
+        ]
+        said += [
+            pin.differs_from_file.words
+            for pin in standing.pins
+            if isinstance(pin.differs_from_file, FileDifference)
         ]
     reloads = [part.last_reload for part in (supervisor, front) if not isinstance(part, Unknown)]
     refused = next((reload for reload in reloads if reload and reload.error), None)

@@ -24,6 +24,14 @@ class MoveKind(StrEnum):
     """An operator, back to a version that served before."""
     AUTOMATIC = "automatic"
     """A trigger; it insists on a target that is known to be good."""
+    FOLLOW_FILE = "follow-file"
+    """An operator, who gives a moved slot back to the settings file; it is noted like ``FILE``:
+    the file says what is pinned already, so nothing else runs after it."""
+
+    @property
+    def is_by_file(self) -> bool:
+        """Whether the slot follows the settings file after such a move."""
+        return self in (MoveKind.FILE, MoveKind.FOLLOW_FILE)
 
 
 class MoveState(StrEnum):

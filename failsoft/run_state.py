@@ -79,6 +79,9 @@ class SupervisorState:
     ops_url: str
     children: tuple[ChildState, ...]
     last_reload: Reload | None = None
+    unlike_file: tuple[str, ...] = ()
+    """Slots that a move has pinned to something else than the settings file said when it was
+    last read; it may say something else by now."""
 
 
 def write_front(home: Path, state: FrontState) -> None:
@@ -162,5 +165,6 @@ def _supervisor_of(raw: Mapping[str, Any]) -> SupervisorState:
             **raw,
             "children": tuple(ChildState(**child) for child in raw["children"]),
             "last_reload": None if reload is None else Reload(**reload),
+            "unlike_file": tuple(raw.get("unlike_file", ())),
         }
     )

@@ -23,6 +23,7 @@ from failsoft.fallback.request_face import (
 from failsoft.fallback.stream import ReplyStream
 from failsoft.fallback.surroundings import Surroundings
 from failsoft.fallback.transport import HTTPTransport, Transport
+from failsoft.pin_records import PinnedVersion
 
 LEARN_S = 0.25
 """What learning of moved pins may take."""
@@ -84,6 +85,10 @@ class AsyncClient:
         Calls need none of this. Waits for the store a quarter of a second at most.
         """
         await self._core.book.freshen(timeout_s=LEARN_S)
+
+    def moved_pin(self, slot: str) -> PinnedVersion | None:
+        """Return what a move pinned *slot* to, as last known; None when the settings decide."""
+        return self._core.book.moved(slot)
 
     async def chat(self, messages: Messages, **arguments: Any) -> Reply:
         """Return the whole reply to a chat; arguments and errors as in `Client.chat`."""

@@ -34,8 +34,17 @@ from failsoft.config.run_files import (
     write_private_json,
 )
 from failsoft.errors import CandidateGoneError
+from failsoft.run_state import ChildPhase, read_supervisor
 
 SCHEMA = 1
+IN_HAND: Mapping[ChildPhase, str] = {
+    "starting": "is starting",
+    "running": "has just ended",
+    "waiting": "waits to be started again",
+    "gave_up": "was given up",
+    "stopping": "is stopping",
+}
+"""Phases of an engine that has not published itself, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +164,7 @@ class EngineFinder:
         try:
             status = path.stat()
         except OSError:
-            return f"no engine is published for slot {slot}; start it with {_command(slot)}"
+            return _nobody(self._home, slot)
         stamp = (status.st_mtime_ns, status.st_ino, status.st_size)
         known = self._known.get(slot)
         if known is None or known[0] != stamp:
@@ -178,6 +187,23 @@ def find_candidate(home: Path, slot: str) -> RunningEngine | str:
     if isinstance(found, RunningEngine) and not is_alive(found.pid):
         return _died(slot)
     return found
+
+
+def _nobody(home: Path, slot: str) -> str:
+    """Return why no engine is published: callers read it too, who can start nothing.
+
+    Only where no `failsoft up` has the slot in hand is there somebody who can.
+    """
+    supervisor = read_supervisor(home)
+    if supervisor is None:
+        return f"no engine is published for slot {slot}; start it with {_command(slot)}"
+    phases = {child.name: child.phase for child in supervisor.children if child.slot == slot}
+    how = "`failsoft up` has none for it"
+    if phases.keys() - {slot}:  # one that leaves, or one on trial
+        how = "it is being replaced"
+    elif slot in phases:
+        how = f"its engine {IN_HAND[phases[slot]]}"
+    return f"no engine serves slot {slot} at this moment: {how}"
 
 
 def _died(slot: str) -> str:

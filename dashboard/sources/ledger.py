@@ -56,6 +56,8 @@ class LedgerReading:
     """By kind; what all processes together could not keep."""
     pins: Mapping[str, Pin]
     """By slot."""
+    holding_moves: Mapping[str, PinMove]
+    """What put each slot's pin where it is."""
     open_moves: tuple[PinMove, ...]
     """Those under way."""
 
@@ -155,6 +157,7 @@ class Ledger:
             events=events,
             dropped_24h=dropped,
             pins=pins.pins(),
+            holding_moves=pins.holding_moves(),
             open_moves=tuple(pins.open_moves()),
         )
 

@@ -181,6 +181,19 @@ def history(
         print_history(moves, pins, store_url=place.store_config.url)
 
 
+@pin_app.command("follow-file")
+def follow_file(slot: Slot, why: Why, who: Who = None, config: Config = None) -> None:
+    """Have SLOT, which was moved, follow the settings file again, once that says what is pinned."""
+    from failsoft.cli.pin_give_back import give_back
+    from failsoft.cli.pin_place import find_place, operator
+    from failsoft.cli.pin_targets import check_why
+    from failsoft.store.rows import one_line
+
+    reason, place = check_why(why), find_place(config)
+    with place.open_store() as store:
+        give_back(place, store, slot, who=one_line(who or "") or operator(), why=reason)
+
+
 @pin_app.command("write")
 def write(config: Config = None) -> None:
     """Write the pins that moves decided into the settings file; its comments stay."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from failsoft.cli.pin_place import PinPlace
-from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from failsoft.fallback.discovery import IN_HAND, EngineFinder, RunningEngine
 from failsoft.fallback.pins.history import pin_differences, rollback_target, stamp
 from failsoft.fallback.pins.pinned import is_same_version, pinned_version
 from failsoft.fallback.pins.words import (
@@ -25,16 +25,6 @@ from failsoft.pin_records import MoveKind, Pin, PinMove, PinnedVersion
 
 if TYPE_CHECKING:
     from failsoft.store.store import Store
-
-
-_IN_HAND = {
-    "starting": "is starting",
-    "running": "has just ended",
-    "waiting": "waits to be started again",
-    "gave_up": "was given up",
-    "stopping": "is stopping",
-}
-"""Phases of an engine that has not published itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +43,8 @@ class PinLook:
     """Whether *under_way* is for the `failsoft up` of this folder, and that does not run."""
     difference: str | None
     """Where the settings file says something else."""
+    can_follow: bool
+    """Whether it was moved, to what the settings file says by now."""
     back_to: PinnedVersion | None
     """Where a rollback goes that names no version."""
     engine: RunningEngine | str
@@ -98,6 +90,10 @@ def look_at_pins(place: PinPlace, store: "Store") -> list[PinLook]:
                 under_way=under_way,
                 is_left_alone=under_way is not None and place.leaves_alone(under_way),
                 difference=next(iter(lines), None),
+                can_follow=pin is not None
+                and pin.is_moved
+                and slot in place.settings.pins
+                and not lines,
                 back_to=rollback_target(moves),
                 engine=_engine(place, slot, finder),
                 at_ms=at_ms,
@@ -118,7 +114,7 @@ def _engine(place: PinPlace, slot: str, finder: EngineFinder) -> RunningEngine |
     if child is None:
         return found
     ended = "" if child.last_exit is None else f"; it ended before: {child.last_exit}"
-    how = _IN_HAND[child.phase]
+    how = IN_HAND[child.phase]
     return f"its engine {how} (`failsoft status`){ended}"
 
 
@@ -200,6 +196,11 @@ def _lines(look: PinLook) -> Iterator[str]:
             yield "  but nobody carries it out: start `failsoft up`, which ends or undoes it"
     if look.difference is not None:
         yield f"DIFFERS FROM THE FILE: {look.difference}"
+    if look.can_follow:
+        yield (
+            "goes by its moves, not by the file, which says the same; to have it follow the file "
+            f"again: `failsoft pin follow-file {look.slot} --why TEXT`"
+        )
     if look.back_to is not None:
         yield f"`failsoft rollback {look.slot} --why TEXT` goes to {version_words(look.back_to)}"
 
@@ -209,6 +210,9 @@ def _by(move: PinMove | None) -> str:
         return ""
     if move.kind is MoveKind.FILE:
         return ", by the settings file"
+    if move.kind is MoveKind.FOLLOW_FILE:
+        when = stamp(move.asked_at_ms)
+        return f"; {kind_words(move.kind)} since {when}, by {move.who}: {move.why}"
     if move.ended_at_ms is None:  # it has switched, and is not confirmed yet
         return f", by the move under way ({move.who})"
     return f", {kind_words(move.kind)} by {move.who}: {move.why}"
@@ -233,12 +237,13 @@ def print_history(moves: Sequence[PinMove], pins: Mapping[str, Pin], *, store_ur
         store_url: Where they are kept, which is said where there are none.
     """
     for move, to in _with_learnt_digests(moves, pins):
-        path = f"{version_words(move.left)} -> {version_words(to)}"
+        stays = move.kind is MoveKind.FOLLOW_FILE
+        path = version_words(to) if stays else f"{version_words(move.left)} -> {version_words(to)}"
         typer.echo(f"{stamp(move.asked_at_ms)}  {move.slot}  {kind_words(move.kind)}  {path}")
-        if move.kind is MoveKind.FILE:
-            continue  # noted, not carried out
-        typer.echo(f"  by {move.who}: {move.why}")
-        typer.echo(f"  {end_words(move)}{_taken(move)}")
+        if move.kind is not MoveKind.FILE:
+            typer.echo(f"  by {move.who}: {move.why}")
+        if not move.kind.is_by_file:  # those are noted, not carried out
+            typer.echo(f"  {end_words(move)}{_taken(move)}")
     if not moves:
         typer.echo(f"no pin was ever noted or moved in the store {store_url}")
 

@@ -33,6 +33,8 @@ def write_moved_pins(place: PinPlace, pins: Mapping[str, Pin]) -> bool:
         else:
             unnamed.append(pin)
     _write(place, named, is_all=not unnamed)
+    for slot in named:
+        _tell_how_to_follow(place, slot)
     for pin in unnamed:
         _tell_unnamed(place, pin)
     return not unnamed
@@ -59,6 +61,18 @@ def _write(place: PinPlace, named: Mapping[str, str], *, is_all: bool) -> None:
     write_pins(place.path, changed)
     for slot, name in changed.items():
         typer.echo(f"{place.path}: pins.{slot} = {name} (it was {before[slot]})")
+
+
+def _tell_how_to_follow(place: PinPlace, slot: str) -> None:
+    """Say that the slot still goes by its moves, which who edits the file does not expect."""
+    first = ""
+    if place.supervisor is not None and slot in place.supervisor.unlike_file:
+        first = f"`kill -HUP {place.supervisor.pid}`, then "
+    typer.echo(
+        f"pin {slot} goes by its moves still, later changes of the file do not count; to have it "
+        f"follow the file again: {first}`failsoft pin follow-file {slot} --why TEXT`",
+        err=True,
+    )
 
 
 def _tell_unnamed(place: PinPlace, pin: Pin) -> None:

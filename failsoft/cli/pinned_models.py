@@ -16,7 +16,7 @@ from failsoft.run_state import accepted_settings, read_supervisor
 
 if TYPE_CHECKING:
     from failsoft.engine.models.store import ModelStore
-    from failsoft.pin_records import PinnedVersion
+    from failsoft.pin_records import Pin, PinnedVersion
     from failsoft.store.pins import PinStore
 
 
@@ -66,13 +66,24 @@ def _of_moves(pins: "PinStore") -> "Iterator[tuple[str, PinnedVersion]]":
     for slot, pin in pins.pins().items():
         if pin.is_moved:
             yield f"slot {slot} was moved to {pin.version.name}", pin.version
-        move = pins.move(pin.move_id)
-        if move is not None and move.left is not None:
-            yield f"slot {slot} may be rolled back to {move.left.name}", move.left
+        for back in _ways_back(pins, pin):
+            yield f"slot {slot} may be rolled back to {back.name}", back
     for move in pins.open_moves():
         for version in (move.left, move.to):
             if version is not None:
                 yield f"slot {move.slot} moves to {move.to.name}", version
+
+
+def _ways_back(pins: "PinStore", pin: "Pin") -> "Iterator[PinnedVersion]":
+    """Yield what a rollback goes to, and what the slot ran before, which `--to` names."""
+    from failsoft.fallback.pins.history import rollback_target
+    from failsoft.fallback.pins.pinned import is_same_version
+
+    move = pins.move(pin.move_id)
+    left = None if move is None else move.left
+    for back in (rollback_target(pins.history(pin.slot)), left):
+        if back is not None and not is_same_version(back, pin.version):
+            yield back
 
 
 def _digest_of(version: "PinnedVersion", models: "ModelStore") -> str | None:

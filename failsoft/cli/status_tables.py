@@ -12,7 +12,16 @@ from failsoft.dashboard import words
 from failsoft.dashboard.incidents import GOOD_KINDS
 from failsoft.dashboard.picture import NOTHING_RUNS
 from failsoft.dashboard.share_table import share_table
-from failsoft.dashboard.standing import Answers, Ladder, Rung, Standing, Unknown, Verdict
+from failsoft.dashboard.standing import (
+    Answers,
+    FileDifference,
+    Ladder,
+    PinnedSlot,
+    Rung,
+    Standing,
+    Unknown,
+    Verdict,
+)
 from failsoft.run_state import ChildState
 
 _COLOURS = {
@@ -141,17 +150,23 @@ def _print_pins(standing: Standing, out: Console) -> None:
     """Print what each slot is pinned to; where the store says nothing, others say so."""
     if isinstance(standing.pins, Unknown) or not standing.pins:
         return
-    table = _table("pins", "version", "since", "by", "move")
+    table = _table("pins", "version", "since", "by", "settings file", "move")
     for pin in standing.pins:
         table.add_row(
             escape(pin.slot),
             escape(words.version(pin.version_name, pin.version_digest)),
             f"{words.age(pin.since_ms, now_ms=standing.at_ms)} ago",
-            words.pinned_by(pin),
+            escape(words.pinned_by(pin)),
+            _file_cell(pin),
             escape(words.move_cell(pin)),
         )
     out.print()
     out.print(table)
+
+
+def _file_cell(pin: PinnedSlot) -> str:
+    text = escape(words.file_cell(pin))
+    return f"[yellow]{text}[/]" if isinstance(pin.differs_from_file, FileDifference) else text
 
 
 def _print_processes(standing: Standing, out: Console) -> None:

@@ -1,5 +1,6 @@
 """Reads ``failsoft.toml``; knows nothing of what its tables mean, only their names."""
 
+import codecs
 import difflib
 import re
 import tomllib
@@ -12,23 +13,29 @@ from failsoft.errors import ConfigError
 SECTIONS = ("store", "versions", "pins", "endpoints", "ladders", "keys", "fingerprint")
 """Every table that the file may hold at its top."""
 
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PLACE = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)")
 
 
 def load_toml(path: Path) -> dict[str, Any]:
-    """Return the tables of the TOML file at *path*.
+    """Return the tables of the TOML file at *path*; a byte order mark at its head is passed over.
 
     Raises:
         ConfigError: It cannot be read or is no TOML; the error names file and line.
     """
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except tomllib.TOMLDecodeError as exc:
         raise _syntax_error(path, str(exc)) from exc
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(
-            key=str(path), value=None, allowed=f"a readable file in UTF-8 ({exc})"
-        ) from exc
+    except UnicodeDecodeError as exc:
+        why = "it is in UTF-16: save it as UTF-8" if exc.object.startswith(_UTF_16) else str(exc)
+        raise _unreadable(path, why) from exc
+    except OSError as exc:
+        raise _unreadable(path, str(exc)) from exc
+
+
+def _unreadable(path: Path, why: str) -> ConfigError:
+    return ConfigError(key=str(path), value=None, allowed=f"a readable file in UTF-8 ({why})")
 
 
 def _syntax_error(path: Path, text: str) -> ConfigError:

@@ -20,12 +20,16 @@ from failsoft.config.file import load_toml
 from failsoft.config.show import as_toml
 from failsoft.errors import ConfigError
 
+_MARK = "\ufeff"
+"""The byte order mark that editors on Windows begin a file with."""
+
 
 def write_pins(path: Path, pins: Mapping[str, str]) -> bool:
     """Put *pins* into the ``[pins]`` table of the file at *path*; others of its pins stay.
 
-    The file is replaced as a whole by a rename, keeps its owner, its mode and its line ends, and
-    a link to it stays a link. Written only if all but *pins* reads back the same.
+    The file is replaced as a whole by a rename, keeps its owner, its mode, its line ends and a
+    byte order mark, and a link to it stays a link. Written only if all but *pins* reads back the
+    same.
 
     Args:
         path: An existing ``failsoft.toml``.
@@ -56,6 +60,8 @@ def _with_pins(path: Path, pins: Mapping[str, str], after: Mapping[str, Any]) ->
     """Return the file's bytes with *pins*, which read as *after*."""
     # Bytes, not text: reading text would turn CRLF into LF.
     text = path.read_bytes().decode("utf-8")
+    mark = _MARK if text.startswith(_MARK) else ""
+    text = text.removeprefix(_MARK)
     is_crlf = "\n" in text and text.count("\n") == text.count("\r\n")
     try:
         written = _edited(text.replace("\r\n", "\n") if is_crlf else text, pins)
@@ -63,7 +69,7 @@ def _with_pins(path: Path, pins: Mapping[str, str], after: Mapping[str, Any]) ->
         raise _by_hand(path, pins, f"an editor of TOML cannot do it ({exc})") from exc
     if not _reads_as(written, after):
         raise _by_hand(path, pins, "more than its pins would change")
-    return (written.replace("\n", "\r\n") if is_crlf else written).encode("utf-8")
+    return (mark + (written.replace("\n", "\r\n") if is_crlf else written)).encode("utf-8")
 
 
 def _edited(text: str, pins: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -64,6 +65,11 @@ class PinStore:
         """Return every move that is under way, the oldest first."""
         return self._moves(_IS_OPEN)
 
+    def holding_moves(self) -> dict[str, PinMove]:
+        """Return the move that put each slot's pin where it is, by slot."""
+        holds = pin_moves.c.move_id.in_(sa.select(pins.c.move_id))
+        return {move.slot: move for move in self._moves(holds)}
+
     def history(self, slot: str | None = None, *, limit: int = 1000) -> list[PinMove]:
         """Return the moves of *slot*, or of all, the newest first; those of the file too."""
         where = sa.true() if slot is None else pin_moves.c.slot == slot
@@ -88,22 +94,49 @@ class PinStore:
                 or _open_move(connection, slot) is not None
             ):
                 return before
-            now_ms = self._now_ms()
-            move_id = _new_id(connection, now_ms)
             ask = MoveAsk(
                 slot=slot, kind=MoveKind.FILE, to=version, who="settings file", why="its [pins]"
             )
             left = None if before is None else before.version
-            values = self._new_move(move_id, ask, left=left, now_ms=now_ms)
-            values |= {
-                "state": MoveState.CONFIRMED.value,
-                "steps_json": _steps([(MoveState.CONFIRMED, now_ms)]),
-                "ended_at_ms": now_ms,
-            }
-            connection.execute(sa.insert(pin_moves).values(values))
+            now_ms = self._now_ms()
+            move_id = self._note_over(connection, ask, left=left, now_ms=now_ms)
             pin = Pin(slot=slot, version=version, is_moved=False, move_id=move_id, since_ms=now_ms)
             _put_pin(connection, pin)
             return pin
+
+    def follow_file(
+        self, slot: str, version: PinnedVersion, *, who: str, why: str, seen: Pin
+    ) -> PinMove:
+        """Have the moved *slot* follow the settings file again; return that as the history has it.
+
+        What runs stays: since when, and what was kept as its proof, stay too.
+
+        Args:
+            slot: The slot.
+            version: What the file says, which is what is pinned, with its digest.
+            who: Who wants it.
+            why: What for.
+            seen: The pin that *version* was compared with.
+
+        Raises:
+            PinConflictError: A move of the slot is under way.
+            PinError: The pin is no longer what was *seen*, or was never moved.
+        """
+        with self._database.write() as connection:
+            self._refuse_second(connection, slot)
+            held = sa.select(pins).where(pins.c.slot == slot).with_for_update()
+            row = connection.execute(held).first()
+            if row is None or pin_of(row) != seen or not seen.is_moved:
+                raise PinError(f"pin {slot} was changed at this very moment; ask again", slot=slot)
+            behind = sa.select(pin_moves.c.proof_json).where(pin_moves.c.move_id == seen.move_id)
+            proof = connection.execute(behind).scalar()
+            ask = MoveAsk(slot=slot, kind=MoveKind.FOLLOW_FILE, to=version, who=who, why=why)
+            move_id = self._note_over(
+                connection, ask, left=seen.version, now_ms=self._now_ms(), proof_json=proof
+            )
+            pin = replace(seen, version=version, is_moved=False, move_id=move_id)
+            _put_pin(connection, pin)
+        return self._known(move_id)
 
     def note_digest(self, slot: str, name: str, digest: str) -> None:
         """Note the digest that the engine of *slot* reports, where its pin has none yet."""
@@ -288,7 +321,7 @@ class PinStore:
         pin = Pin(
             slot=move.slot,
             version=move.left,
-            is_moved=before.kind != MoveKind.FILE.value,
+            is_moved=not MoveKind(before.kind).is_by_file,
             move_id=before.move_id,
             since_ms=self._now_ms(),
         )
@@ -352,6 +385,27 @@ class PinStore:
             "state": MoveState.ASKED.value,
             "steps_json": _steps([(MoveState.ASKED, now_ms)]),
         }
+
+    def _note_over(
+        self,
+        connection: sa.Connection,
+        ask: MoveAsk,
+        *,
+        left: PinnedVersion | None,
+        now_ms: int,
+        proof_json: str | None = None,
+    ) -> str:
+        """Note a move that is over as it begins; return its id."""
+        move_id = _new_id(connection, now_ms)
+        values = self._new_move(move_id, ask, left=left, now_ms=now_ms)
+        values |= {
+            "state": MoveState.CONFIRMED.value,
+            "steps_json": _steps([(MoveState.CONFIRMED, now_ms)]),
+            "ended_at_ms": now_ms,
+            "proof_json": proof_json,
+        }
+        connection.execute(sa.insert(pin_moves).values(values))
+        return move_id
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

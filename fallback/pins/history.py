@@ -4,7 +4,7 @@ The history of a slot is a stack of the versions that held it: a move pushes its
 rollback pops down to its own. Moves that were not confirmed changed nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -93,28 +93,42 @@ def pin_differences(
         pins: What the store says, by slot.
         moves: The moves that put the pins there, by id; those that lack are not named.
     """
-    return list(_differences(settings, pins, moves or {}))
+    said, moves = file_pins(settings), moves or {}
+    return [
+        difference_words(pin, said[slot], moves.get(pin.move_id))
+        for slot, pin in pins.items()
+        if slot in said and differs_from_file(pin, said[slot])
+    ]
 
 
-def _differences(
-    settings: Settings, pins: Mapping[str, Pin], moves: Mapping[str, PinMove]
-) -> Iterator[str]:
-    for slot, name in settings.pins.items():
-        pin = pins.get(slot)
-        if pin is None or not pin.is_moved:
-            continue
-        said = pinned_version(name, settings.versions)
-        if said is None or is_same_version(pin.version, said):
-            continue
-        if said.name != pin.version.name:
-            what = f"{pin.version.name} is pinned, the settings file says {name}"
-        else:
-            what = f"{name} is pinned as it was then, the settings file now means another by it"
-        move = moves.get(pin.move_id)
-        yield (
-            f"pin {slot}: {what} (since {stamp(pin.since_ms)}{_by(move)}); to keep it: `failsoft "
-            f"pin write`, to go by the file: `failsoft pin set {slot} {name} --why TEXT`"
-        )
+def file_pins(settings: Settings) -> dict[str, PinnedVersion]:
+    """Return what a settings file pins, by slot; its paths are absolute."""
+    found = {slot: pinned_version(name, settings.versions) for slot, name in settings.pins.items()}
+    return {slot: version for slot, version in found.items() if version is not None}
+
+
+def differs_from_file(pin: Pin, said: PinnedVersion) -> bool:
+    """Return whether a move pinned something else than the settings file says."""
+    return pin.is_moved and not is_same_version(pin.version, said)
+
+
+def difference_words(pin: Pin, said: PinnedVersion, move: PinMove | None) -> str:
+    """Return in one line how a pin differs from the file, and both ways to end it.
+
+    Args:
+        pin: It.
+        said: What the file says.
+        move: The one that put the pin there; None where it is not known.
+    """
+    slot, name = pin.slot, said.name
+    if name != pin.version.name:
+        what = f"{pin.version.name} is pinned, the settings file says {name}"
+    else:
+        what = f"{name} is pinned as it was then, the settings file now means another by it"
+    return (
+        f"pin {slot}: {what} (since {stamp(pin.since_ms)}{_by(move)}); to keep it: `failsoft "
+        f"pin write`, to go by the file: `failsoft pin set {slot} {name} --why TEXT`"
+    )
 
 
 def moves_behind(pins: Mapping[str, Pin], history: Sequence[PinMove]) -> dict[str, PinMove]:

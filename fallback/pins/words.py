@@ -16,6 +16,7 @@ _KINDS = {
     MoveKind.SET: "set",
     MoveKind.ROLLBACK: "rollback",
     MoveKind.AUTOMATIC: "automatic rollback",
+    MoveKind.FOLLOW_FILE: "follows the settings file again",
 }
 
 

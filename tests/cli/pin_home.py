@@ -72,7 +72,7 @@ class PinHome:
             ),
         )
 
-    def publish_supervisor(self, *children: ChildState) -> None:
+    def publish_supervisor(self, *children: ChildState, unlike_file: tuple[str, ...] = ()) -> None:
         """Say that a `failsoft up` runs by the file as it is now."""
         keep_copy(self.settings, home=self.folder)
         write_supervisor(
@@ -84,6 +84,7 @@ class PinHome:
                 api_url="http://127.0.0.1:8000/v1",
                 ops_url="http://127.0.0.1:8001",
                 children=children,
+                unlike_file=unlike_file,
             ),
         )
 

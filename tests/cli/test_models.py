@@ -201,19 +201,20 @@ def test_model_that_a_pin_needs_is_removed_by_force_only(
 
 
 @pytest.mark.parametrize(
-    ("is_carried_out", "left", "to", "words"),
+    ("become", "left", "to", "words"),
     [
-        (False, "other", "mine", "slot primary moves to mine"),
-        (False, "mine", "other", "slot primary moves to other"),
-        (True, "other", "mine", "slot primary was moved to mine"),
-        (True, "mine", "other", "slot primary may be rolled back to mine"),
+        ("asked", "other", "mine", "slot primary moves to mine"),
+        ("asked", "mine", "other", "slot primary moves to other"),
+        ("confirmed", "other", "mine", "slot primary was moved to mine"),
+        ("confirmed", "mine", "other", "slot primary may be rolled back to mine"),
+        ("given back", "mine", "other", "slot primary may be rolled back to mine"),
     ],
 )
 def test_model_that_a_moved_pin_needs_is_removed_by_force_only(
     run: Any,
     gguf: Path,
     tmp_path: Path,
-    is_carried_out: bool,
+    become: str,
     left: str,
     to: str,
     words: str,
@@ -230,9 +231,12 @@ def test_model_that_a_moved_pin_needs_is_removed_by_force_only(
         store.pins.note_file_pin("primary", versions[left])
         ask = MoveAsk(slot="primary", kind=MoveKind.SET, to=versions[to], who="ann", why="to see")
         move = store.pins.ask(ask)
-        if is_carried_out:
+        if become != "asked":
             move = store.pins.switch(move, proof={})
             store.pins.end(move, MoveState.CONFIRMED)
+        if become == "given back":  # a rollback goes back all the same
+            pin = store.pins.pins()["primary"]
+            store.pins.follow_file("primary", versions[to], who="ann", why="git", seen=pin)
 
     with pytest.raises(ModelError, match=f"pinned: {words};"):
         run("remove", digest)

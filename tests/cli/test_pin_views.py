@@ -78,7 +78,7 @@ def test_show_tells_everything_of_a_pin(home: PinHome, run: Run) -> None:
     assert "but nobody carries it out: start `failsoft up`" in alone.out
     assert ", by the settings file\n" in before.out
     assert "proof: none: the settings file names it" in before.out
-    assert "runs: nothing: no engine is published" in before.out
+    assert "runs: nothing: no engine serves slot primary at this moment" in before.out
     assert done.code == 0
     for words in (
         "primary: v2 (222222222222)",

@@ -16,7 +16,7 @@ from failsoft.fallback.pins.pinned import pinned_version
 from failsoft.store import Store
 from tests.dashboard.home import Home, child, event, failed_attempt
 from tests.dashboard.stand_in import StandIn, engine, front, status, tell, three
-from tests.fallback.pins.moves import ask_for
+from tests.fallback.pins.moves import ask_for, carry_out
 
 ROOT = Path(__file__).parents[2]
 
@@ -135,6 +135,22 @@ def test_json_is_one_document_with_the_same_exit_code(home: Home, told: StandIn)
     assert json.loads(silent.stdout)["verdict"]["answers"] == "no"
 
 
+def test_a_pin_that_is_not_what_the_file_says_is_one_line(home: Home, told: StandIn) -> None:
+    """`failsoft pin show` said so, and nobody who only looks at the status learnt of it."""
+    target = pinned_version("gemma-3-270m", {}, digest="2" * 64)
+    assert target is not None
+    with Store(home.settings.store) as store:
+        carry_out(store, ask_for(target, why="[red]evil[/]"))
+
+    lines = run(home).stdout.splitlines()
+
+    (warning,) = [line for line in lines if line.startswith("warning: pin primary: ")]
+    assert "gemma-3-270m is pinned, the settings file says smollm2-135m-instruct" in warning
+    assert "by ann: [red]evil[/]); to keep it: `failsoft pin write`" in warning
+    at = next(number for number, line in enumerate(lines) if line.startswith("pins "))
+    assert "set by ann: [red]evil[/]  says smollm2-135m-instruct  -" in lines[at + 1]
+
+
 def test_pins_and_a_move_under_way_are_shown(home: Home, told: StandIn) -> None:
     """A table of the slots; the move is among the warnings, above what broke."""
     first = pinned_version("smollm2-135m-instruct", {}, digest="1" * 64)
@@ -151,7 +167,8 @@ def test_pins_and_a_move_under_way_are_shown(home: Home, told: StandIn) -> None:
     assert "set to gemma-3-270m 222222222222, asked for" in warning
     at = next(number for number, line in enumerate(lines) if line.startswith("pins "))
     assert lines[at + 1].startswith("primary  smollm2-135m-instruct 111111111111")
-    assert lines[at + 1].endswith("the settings file  asked gemma-3-270m")
+    assert lines[at + 1].split("  ")[3:4] == ["the settings file"]
+    assert lines[at + 1].endswith("  asked gemma-3-270m")
 
 
 def test_a_file_that_was_broken_after_the_start_hides_nothing_that_runs(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from failsoft.config.file import load_toml
 from failsoft.config.pin_file import write_pins
 from failsoft.errors import ConfigError
 
@@ -84,6 +85,18 @@ def test_line_ends_of_other_systems_stay(file: Path, text: str) -> None:
     assert after.replace("\r\n", "\n") == written(
         file, text.replace("\r\n", "\n"), primary="v2", new="v3"
     )
+
+
+@pytest.mark.parametrize("text", [FILE, FILE.replace("\n", "\r\n"), "", "a = 1\n"])
+def test_a_byte_order_mark_stays_at_the_head(file: Path, text: str) -> None:
+    """Once, and it does not become part of a name; a file that has none gets none."""
+    plain = written(file, text, primary="v2", new="v3")
+
+    marked = written(file, "\ufeff" + text, primary="v2", new="v3")
+
+    assert marked == "\ufeff" + plain
+    assert load_toml(file)["pins"]["primary"] == "v2"
+    assert not write_pins(file, {"primary": "v2"})
 
 
 def test_mode_and_link_stay(file: Path, tmp_path: Path) -> None:

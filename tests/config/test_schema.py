@@ -1,5 +1,6 @@
 """failsoft.toml as a whole: what is read, what is refused, with which words."""
 
+import codecs
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -309,6 +310,30 @@ def test_an_unreadable_file_is_one_problem(tmp_path: Path, content: bytes | None
 
     assert settings is None
     assert [problem.key for problem in problems] == [str(file)]
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    """Editors on Windows write one; it was an invalid statement at line 1, column 1."""
+    file = tmp_path / "failsoft.toml"
+    file.write_bytes(codecs.BOM_UTF8 + WHOLE.replace("\n", "\r\n").encode())
+    plain = tmp_path / "plain.toml"
+    plain.write_text(WHOLE, encoding="utf-8")
+
+    settings, problems = check_settings(file)
+
+    assert problems == []
+    assert settings == load_settings(plain)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_told_to_be_saved_anew(tmp_path: Path, encoding: str) -> None:
+    """Another thing that editors on Windows write; the codec's words helped nobody."""
+    file = tmp_path / "failsoft.toml"
+    file.write_bytes(("\ufeff" + WHOLE).encode(encoding))
+
+    (problem,) = check_settings(file).problems
+
+    assert "it is in UTF-16: save it as UTF-8" in str(problem)
 
 
 def test_loading_raises_the_first_problem_and_counts_the_others(tmp_path: Path) -> None:

@@ -351,10 +351,12 @@ def test_a_moved_pin_and_a_move_under_way_are_the_stores_word(home: Home) -> Non
     (pin,) = standing.pins
     assert (pin.version_name, pin.version_digest, pin.is_moved) == ("gemma-3-270m", "2" * 64, True)
     assert standing.ladders[0].rungs[0].version_name == "gemma-3-270m"
-    assert warnings(standing) == [
+    under_way, differs = warnings(standing)
+    assert under_way == (
         "pin primary is being moved: set to smollm2-135m-instruct 111111111111, asked for 1 min, "
         "asked 1 min ago by ann: it is slow"
-    ]
+    )
+    assert differs.startswith("pin primary: gemma-3-270m is pinned, the settings file says ")
     document = to_document(standing)["pins"][0]
     assert (document["move"]["state"], document["move"]["who"]) == ("asked", "ann")
 

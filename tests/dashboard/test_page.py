@@ -123,8 +123,77 @@ def test_pins_are_shown_with_who_decided_them_and_how_far_a_move_is(running: Run
 
     text = page_of(running).text
 
-    assert "Pins slot version since by move under way primary gemma-3-270m 222222222222" in text
-    assert "1 min ago a move -" in text
+    heads = "Pins slot version since by settings file move under way"
+    assert f"{heads} primary gemma-3-270m 222222222222" in text
+    assert "1 min ago set by ann: try it says smollm2-135m-instruct -" in text
+
+
+def moved_away(running: Running, *, why: str = "try it") -> None:
+    """Have ann move the primary to what the file does not say."""
+    target = pinned_version("gemma-3-270m", {}, digest="2" * 64)
+    assert target is not None
+    with Store(running.home.settings.store, clock=lambda: NOW_MS / 1000 - 90) as store:
+        carry_out(store, ask_for(target, why=why))
+
+
+def test_a_pin_that_is_not_what_the_file_says_is_told_loudly(running: Running) -> None:
+    """A warning that names both ways out, a line with the pins, and the same in JSON."""
+    moved_away(running)
+
+    text = page_of(running).text
+    pin = client_of(running).get("/api/now").get_json()["pins"][0]
+
+    line = (
+        "pin primary: gemma-3-270m is pinned, the settings file says smollm2-135m-instruct (since "
+        "2027-01-15 08:08:30 UTC, by ann: try it); to keep it: `failsoft pin write`, to go by the "
+        "file: `failsoft pin set primary smollm2-135m-instruct --why TEXT`"
+    )
+    assert text.index(line) < text.index("What broke")
+    assert pin["differs_from_file"] == {"says": "smollm2-135m-instruct", "words": line}
+    at_ms = NOW_MS - 90_000
+    assert pin["by"] == {"kind": "set", "who": "ann", "why": "try it", "at_ms": at_ms}
+
+
+def test_who_moved_a_pin_and_why_is_text_only(running: Running) -> None:
+    """A reason is whatever somebody typed."""
+    moved_away(running, why=EVIL)
+
+    page = page_of(running)
+
+    assert page.text.count(EVIL) == 2
+    assert "img" not in page.tags
+    assert page.tags.count("script") == 1
+
+
+def test_a_pin_that_is_what_the_file_says_again_is_told_of_no_more(running: Running) -> None:
+    """The file is looked at, and not the copy that processes read, which has the moved pins."""
+    moved_away(running)
+    file, text = running.home.settings_path, running.home.settings_path.read_text()
+    page_of(running)
+
+    file.write_text(text.replace("smollm2-135m-instruct", "gemma-3-270m"))
+    agrees = client_of(running).get("/api/now").get_json()["pins"][0]
+    file.write_text("[pins")
+    broken = page_of(running).text
+    unknown = client_of(running).get("/api/now").get_json()["pins"][0]
+
+    assert agrees["differs_from_file"] is None
+    assert f"set by ann: try it unknown: {file}" in broken
+    assert "failsoft pin write" not in broken
+    assert "failsoft.toml" in unknown["differs_from_file"]["unknown"]
+
+
+def test_a_slot_that_was_given_back_says_who_did(running: Running) -> None:
+    """It is the settings file's again."""
+    moved_away(running)
+    with Store(running.home.settings.store, clock=lambda: NOW_MS / 1000) as store:
+        seen = store.pins.pins()["primary"]
+        store.pins.follow_file("primary", seen.version, who="bob", why="git again", seen=seen)
+
+    text = page_of(running).text
+
+    assert "1 min ago follows the settings file again by bob: git again - -" in text
+    assert "failsoft pin write" not in text
 
 
 def test_ten_incidents_are_shown(running: Running) -> None:

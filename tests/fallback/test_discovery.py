@@ -31,6 +31,7 @@ from failsoft.fallback.memory_store import (
     MemoryReplyStore,
 )
 from failsoft.fallback.reply import Reply
+from failsoft.run_state import ChildPhase, ChildState, SupervisorState, write_supervisor
 from tests.fallback.fault_server import FaultServer
 from tests.fallback.rig import ASK
 
@@ -84,6 +85,45 @@ def test_a_file_that_is_wrong_is_no_engine(tmp_path: Path, spoil: object, words:
 
     assert isinstance(found, str)
     assert words in found
+
+
+def engine_child(name: str, phase: ChildPhase) -> ChildState:
+    """Return an engine of the slot primary as its supervisor tells of it."""
+    return ChildState(name=name, kind="engine", phase=phase, pid=7, since_ms=0, slot="primary")
+
+
+@pytest.mark.parametrize(
+    ("children", "how"),
+    [
+        ([engine_child("primary", "starting")], "its engine is starting"),
+        ([engine_child("primary", "gave_up")], "its engine was given up"),
+        ([engine_child("primary.old", "stopping")], "it is being replaced"),
+        (
+            [engine_child("primary.old", "stopping"), engine_child("primary.new", "starting")],
+            "it is being replaced",
+        ),
+        ([], "`failsoft up` has none for it"),
+    ],
+)
+def test_callers_are_not_told_to_start_what_failsoft_up_has_in_hand(
+    tmp_path: Path, children: list[ChildState], how: str
+) -> None:
+    """While a pin moved with stop-first the front told its callers to start `failsoft up`."""
+    state = SupervisorState(
+        pid=os.getpid(),
+        started_at_ms=0,
+        settings="/srv/failsoft.toml",
+        api_url="http://127.0.0.1:8000/v1",
+        ops_url="http://127.0.0.1:8001",
+        children=tuple(children),
+    )
+    alone = EngineFinder(tmp_path).find("primary")
+
+    write_supervisor(tmp_path, state)
+    found = EngineFinder(tmp_path).find("primary")
+
+    assert "start it with `failsoft up`" in str(alone)
+    assert found == f"no engine serves slot primary at this moment: {how}"
 
 
 def test_a_dead_process_is_no_engine(tmp_path: Path) -> None:

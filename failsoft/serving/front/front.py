@@ -15,6 +15,7 @@ from failsoft.serving.front.keyring import Keyring
 from failsoft.serving.front.metrics import FrontMetrics
 from failsoft.serving.front.open_calls import OpenCalls
 from failsoft.serving.front.recorder import CountingRecorder
+from failsoft.serving.front.unlike_file import UnlikeFile
 from failsoft.store.tally import WriterStats
 
 
@@ -33,6 +34,7 @@ class Front:
     """Opens ``/internal/status``; see `failsoft.run_state.FrontState`."""
     store_stats: Callable[[], WriterStats]
     """Returns what the store's writer wrote, dropped and suffers."""
+    unlike_file: UnlikeFile
     started_at_ms: int
     settings_read_at_ms: int
     calls: OpenCalls = field(default_factory=OpenCalls)
@@ -72,6 +74,11 @@ class Front:
     def dropped_records(self) -> Mapping[str, int]:
         """Records that the store did not keep, by kind."""
         return self.store_stats().dropped_total
+
+    @property
+    def pins_unlike_file(self) -> Mapping[str, bool]:
+        """Whether a move pinned a slot to something else than the settings file says."""
+        return self.unlike_file.slots()
 
     @property
     def store_trouble(self) -> str | None:

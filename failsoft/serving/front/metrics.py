@@ -45,6 +45,10 @@ class Standing(Protocol):
     def dropped_records(self) -> Mapping[str, int]:
         """Records that the store did not keep, by kind."""
 
+    @property
+    def pins_unlike_file(self) -> Mapping[str, bool]:
+        """Whether a move pinned a slot to something else than the settings file says, by slot."""
+
 
 class _Family(Generic[_Child]):
     """A metric's children by their labels; looking one up costs less than the library's way."""
@@ -171,6 +175,7 @@ class _StandingCollector(Collector):
         )
         yield _breakers(standing.ladders)
         yield _rungs(standing.ladders)
+        yield _pins(standing.pins_unlike_file)
 
     def describe(self) -> Iterator[Metric]:
         """Yield nothing, so that registering asks nobody."""
@@ -213,4 +218,15 @@ def _rungs(ladders: Mapping[str, Ladder]) -> Metric:
             family.add_metric(
                 [name, endpoint.name, slot, called, digest[:VERSION_CHARS], digest], 1
             )
+    return family
+
+
+def _pins(unlike_file: Mapping[str, bool]) -> Metric:
+    family = GaugeMetricFamily(
+        "failsoft_pin_differs_from_file",
+        "1 where a move pinned a slot to something else than the settings file says, else 0.",
+        labels=["slot"],
+    )
+    for slot, differs in unlike_file.items():
+        family.add_metric([slot], float(differs))
     return family

@@ -16,7 +16,6 @@ from pathlib import Path
 from failsoft.config.front import FrontConfig
 from failsoft.config.home import home_folder
 from failsoft.config.schema import load_settings
-from failsoft.config.settings import Settings
 from failsoft.engine.http.listen import base_url
 from failsoft.fallback.async_client import AsyncClient
 from failsoft.fallback.open_core import store_backends
@@ -27,6 +26,7 @@ from failsoft.serving.front.metrics import FrontMetrics
 from failsoft.serving.front.recorder import CountingRecorder
 from failsoft.serving.front.reload import Reloader
 from failsoft.serving.front.server import FrontServer
+from failsoft.serving.front.unlike_file import UnlikeFile
 
 _TOKEN_BYTES = 24
 
@@ -58,7 +58,7 @@ def run_front(
     """
     # A SIGHUP that comes before there is a handler for it waits instead of killing us.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    front = _open_front(load_settings(path), sock, config=config, environ=environ)
+    front = _open_front(path, sock, config=config, environ=environ)
     reloader = Reloader(front, path, environ=environ, tell=tell)
     home = home_folder(environ)
     url = f"{base_url(sock)}/v1"
@@ -86,8 +86,9 @@ def run_front(
 
 
 def _open_front(
-    settings: Settings, sock: socket.socket, *, config: FrontConfig, environ: Mapping[str, str]
+    path: Path, sock: socket.socket, *, config: FrontConfig, environ: Mapping[str, str]
 ) -> Front:
+    settings = load_settings(path)
     host = str(sock.getsockname()[0])
     keyring = read_keyring(settings, environ, host=host)
     metrics = FrontMetrics()
@@ -95,18 +96,18 @@ def _open_front(
     recorder = CountingRecorder(
         backends.recorder, on_call=metrics.count_call, on_attempt=metrics.count_attempt
     )
+    client = AsyncClient(settings, backends=replace(backends, recorder=recorder), environ=environ)
     now_ms = int(time.time() * 1000)
     return Front(
         config=config,
         host=host,
-        client=AsyncClient(
-            settings, backends=replace(backends, recorder=recorder), environ=environ
-        ),
+        client=client,
         recorder=recorder,
         metrics=metrics,
         keyring=keyring,
         token=secrets.token_hex(_TOKEN_BYTES),
         store_stats=store.stats,
+        unlike_file=UnlikeFile(home_folder(environ), path, moved=client.moved_pin),
         started_at_ms=now_ms,
         settings_read_at_ms=now_ms,
     )

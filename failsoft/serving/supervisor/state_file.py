@@ -18,6 +18,7 @@ class StateFile:
         api_url: Where the API is, ``/v1`` included.
         ops_url: Where the pages are.
         children: Returns the state of each process.
+        unlike_file: Returns the slots that a move has pinned to something else than the file.
         on_written: Called after each write: who hears of it may look there next.
         on_trouble: Told in words when it cannot be written.
     """
@@ -30,6 +31,7 @@ class StateFile:
         api_url: str,
         ops_url: str,
         children: Callable[[], Iterable[ChildState]],
+        unlike_file: Callable[[], Iterable[str]],
         on_written: Callable[[], None],
         on_trouble: Callable[[str], None],
     ) -> None:
@@ -38,6 +40,7 @@ class StateFile:
         self._api_url = api_url
         self._ops_url = ops_url
         self._children = children
+        self._unlike_file = unlike_file
         self._on_written = on_written
         self._on_trouble = on_trouble
         self._started_at_ms = now_ms()
@@ -73,6 +76,7 @@ class StateFile:
             ops_url=self._ops_url,
             children=tuple(self._children()),
             last_reload=self._last_reload,
+            unlike_file=tuple(self._unlike_file()),
         )
         try:
             write_supervisor(self._home, state)

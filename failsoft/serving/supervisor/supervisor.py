@@ -15,6 +15,7 @@ from pathlib import Path
 
 from failsoft.config.settings import Settings
 from failsoft.fallback.discovery import EngineFinder
+from failsoft.pin_records import PinMove
 from failsoft.run_state import accepted_settings, withdraw_supervisor
 from failsoft.serving.supervisor.child import CONFIG_EXIT, Child, Exit, Launch, start
 from failsoft.serving.supervisor.children_settings import ChildrenSettings
@@ -23,6 +24,7 @@ from failsoft.serving.supervisor.gate import StartGate
 from failsoft.serving.supervisor.hangup import CHECK_S, Hangup
 from failsoft.serving.supervisor.keeper import Keeper, Surroundings
 from failsoft.serving.supervisor.moves.desk import PinDesk
+from failsoft.serving.supervisor.moves.given_back import GivenBack
 from failsoft.serving.supervisor.moves.mover import Mover
 from failsoft.serving.supervisor.moves.owner import owner_name
 from failsoft.serving.supervisor.moves.parts import MoveParts
@@ -92,6 +94,7 @@ class Supervisor:
             api_url=plans.api_url,
             ops_url=plans.ops_url,
             children=lambda: [keeper.state for keeper in self._keepers],
+            unlike_file=lambda: self._standing.unlike_file,
             on_written=self._announce_once,
             on_trouble=lambda text: terminal.say(text, Tone.WARNING),
         )
@@ -129,10 +132,14 @@ class Supervisor:
             settings.store,
             environ=config.environ,
             on_moves=lambda moves: self._mover.on_moves(moves),
+            on_holding=lambda holding: self._on_holding(holding),
             on_trouble=lambda text: terminal.say(text, Tone.WARNING),
             poll_s=config.rules.moves.poll_s,
         )
         self._mover = Mover(self._move_parts(), is_local=settings.store.is_sqlite)
+        self._given_back = GivenBack(
+            self._standing, learn=self._mover.note_settings, say=terminal.say
+        )
 
     def _move_parts(self) -> MoveParts:
         config = self._config
@@ -155,6 +162,10 @@ class Supervisor:
             apply=self._settings.apply,
             owner=owner_name(config.home),
         )
+
+    def _on_holding(self, holding: Mapping[str, PinMove]) -> None:
+        if not self._over.is_set():
+            self._given_back.on_holding(holding)
 
     async def run(self) -> int:
         """Start everything, and return the exit code once everything has ended."""

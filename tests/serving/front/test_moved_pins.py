@@ -12,6 +12,7 @@ from failsoft.config.schema import load_settings
 from failsoft.fallback.discovery import RunningEngine, engine_file, publish_engine
 from failsoft.fallback.pins.pin_book import FRESH_S
 from failsoft.pin_records import MoveKind
+from failsoft.serving.supervisor.accepted import with_absolute_paths
 from failsoft.store import Store
 from tests.engine.fake_engine import FakeEngine
 from tests.engine.http.rig import answer, make_served, running, wait_until
@@ -19,7 +20,7 @@ from tests.fallback.fault_server import FaultServer
 from tests.fallback.pins.moves import DIGESTS, ask_for, carry_out, version_of
 from tests.serving.front.rig import FrontProcess, events_of, front
 
-SLOTS = ("listed", "kept", "counted", "said")
+SLOTS = ("listed", "kept", "counted", "said", "unlike")
 """A slot for each test: the front is one, and what was moved stays moved."""
 SETTINGS = """
 [versions.v1]
@@ -217,3 +218,23 @@ def test_each_part_of_a_reply_names_its_version(make_slot: MakeSlot) -> None:
         f'failsoft_version_info{{model_name="v1",version="{DIGESTS["v1"][:12]}",'
         f'version_digest="{DIGESTS["v1"]}"}} 1.0'
     ) in metrics
+
+
+def test_metrics_say_which_pins_are_not_what_the_file_says(make_slot: MakeSlot) -> None:
+    """Of the file as it is now, not of the copy that the front may run by; 1, 0, or no line."""
+    slot = make_slot("unlike")
+    slot.settings = with_absolute_paths(slot.settings, base=slot.process.file.parent)
+    line, text = 'failsoft_pin_differs_from_file{slot="unlike"}', slot.process.file.read_text()
+
+    try:
+        first = slot.process.metric(line)
+        slot.move("v2")
+        moved = slot.process.metric(line)
+        slot.process.file.write_text(text.replace('unlike = "v1"', 'unlike = "v2"'))
+        written = slot.process.metric(line)
+        slot.process.file.write_text("[pins")
+        broken = slot.process.metric(line)
+    finally:
+        slot.process.file.write_text(text)
+
+    assert (first, moved, written, broken) == (0, 1, 0, None)

@@ -36,6 +36,7 @@ class PinDesk:
         config: Which store.
         environ: Where its password is.
         on_moves: Given every move that is under way, on the event loop that called `watch`.
+        on_holding: Given, there too, the move that put each slot's pin where it is.
         on_trouble: Told in words, on another thread, when the store begins to refuse.
         poll_s: Seconds between two looks for moves.
     """
@@ -46,12 +47,14 @@ class PinDesk:
         *,
         environ: Mapping[str, str],
         on_moves: Callable[[list[PinMove]], None],
+        on_holding: Callable[[Mapping[str, PinMove]], None],
         on_trouble: Callable[[str], None],
         poll_s: float,
     ) -> None:
         self._config = config
         self._environ = environ
         self._on_moves = on_moves
+        self._on_holding = on_holding
         self._on_trouble = on_trouble
         self._poll_s = poll_s
         self._watcher: asyncio.AbstractEventLoop | None = None
@@ -118,13 +121,15 @@ class PinDesk:
         if watcher is None:
             return
         try:
-            moves = self._opened().pins.open_moves()
+            pins = self._opened().pins
+            moves, holding = pins.open_moves(), pins.holding_moves()
         except FailsoftError as exc:
             self._note_trouble(exc)
             return
         self._is_troubled = False
         with suppress(RuntimeError):  # the loop is closed
             watcher.call_soon_threadsafe(self._on_moves, moves)
+            watcher.call_soon_threadsafe(self._on_holding, holding)
 
     def _opened(self) -> "Store":
         if self._store is None:

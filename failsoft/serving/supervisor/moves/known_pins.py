@@ -36,6 +36,17 @@ def note_pins(home: Path, store_url: str, moved: Mapping[str, PinnedVersion]) ->
     write_private_json(_path(home), {"schema": SCHEMA, "store": store_url, "pins": pins})
 
 
+def forget_pin(home: Path, store_url: str, slot: str) -> None:
+    """Take *slot* out of what is known, so that a start without the store goes by the file.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    known = last_known_pins(home, store_url)
+    if known is not None and slot in known:
+        note_pins(home, store_url, {name: known[name] for name in known if name != slot})
+
+
 def last_known_pins(home: Path, store_url: str) -> dict[str, PinnedVersion] | None:
     """Return the moved pins by slot; None when none are known of this store."""
     path = _path(home)

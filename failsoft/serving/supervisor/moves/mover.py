@@ -139,7 +139,7 @@ class Mover:
             )
             return
         standing.take_moved(moved)
-        shown = ", ".join(f"{slot} = {version.name}" for slot, version in moved.items())
+        shown = ", ".join(f"{slot} = {version.name}" for slot, version in moved.items()) or "none"
         self._say(f"pins: {why}; starting by the moved pins last known: {shown}", Tone.BAD)
 
     def _note_known(self) -> None:

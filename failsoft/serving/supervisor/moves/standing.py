@@ -12,7 +12,8 @@ from dataclasses import replace
 from failsoft.config.settings import Settings
 from failsoft.config.versions import VersionSettings, find_version
 from failsoft.errors import PinError
-from failsoft.fallback.pins.pinned import pinned_version, settings_of
+from failsoft.fallback.pins.history import file_pins
+from failsoft.fallback.pins.pinned import is_same_version, pinned_version, settings_of
 from failsoft.pin_records import Pin, PinnedVersion
 
 _NAME_CHARS = 51
@@ -107,10 +108,17 @@ class Standing:
 
     def file_versions(self) -> dict[str, PinnedVersion]:
         """Return what the settings file alone pins, by slot."""
-        found = {
-            slot: pinned_version(name, self.file.versions) for slot, name in self.file.pins.items()
-        }
-        return {slot: version for slot, version in found.items() if version is not None}
+        return file_pins(self.file)
+
+    @property
+    def unlike_file(self) -> list[str]:
+        """The slots that a move has pinned to something else than the settings file says."""
+        said = file_pins(self.file)
+        return [
+            slot
+            for slot, version in self._moved.items()
+            if slot in said and not is_same_version(version, said[slot])
+        ]
 
     def hold(self, slot: str, version: PinnedVersion) -> None:
         """Have *slot* run *version*, whatever file and store say, until `let_go`."""
