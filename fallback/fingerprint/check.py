@@ -6,10 +6,10 @@ find is no wobble. Units: seconds. Store work runs on threads of its own.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from failsoft.errors import FingerprintError, FirstLookError
+from failsoft.errors import FingerprintError, FirstLookError, StoreError
 from failsoft.fallback.fingerprint import references
 from failsoft.fallback.fingerprint.compare import compare
 from failsoft.fallback.fingerprint.machine import local_subject
@@ -46,8 +46,9 @@ async def check_running(
         store: Keeps the references.
 
     Raises:
-        FingerprintError: It does not answer in time, or reports another version.
-        StoreError: The store cannot be read or written.
+        FingerprintError: It does not answer in time, or reports another version; or this was the
+            first look, and the store did not take the reference.
+        StoreError: The store cannot be read.
     """
     asked = Asked(url=url, authorization=f"Bearer {token}" if token else None, is_ours=True)
     return await check(asked, subject=local_subject(digest), store=store, digest=digest)
@@ -65,9 +66,10 @@ async def check(
         digest: What each answer must report as its version; None lets it report anything.
 
     Raises:
-        FirstLookError: There was no reference, and taking one was broken off.
+        FirstLookError: There was no reference, and taking one was broken off or in vain: the
+            store did not take it.
         FingerprintError: It does not answer in time, or reports another version.
-        StoreError: The store cannot be read or written.
+        StoreError: The store cannot be read.
     """
     begun_s = time.monotonic()
     kept = await asyncio.to_thread(references.find, store, subject)
@@ -76,7 +78,7 @@ async def check(
             takings, reference = await _first_look(by)
             comparison = None
             _check_digest(takings, digest)
-            await asyncio.to_thread(references.keep, store, subject, reference)
+            await _keep(references.keep, store, subject, reference)
         else:
             async with _limited(LIMIT_S):
                 takings, comparison = await _compare(kept, by, digest)
@@ -94,13 +96,12 @@ async def renew_reference(asked: Asked, *, subject: str, store: FingerprintStore
     """Take a new reference of *asked* in place of the one that is kept; return its method.
 
     Raises:
-        FirstLookError: It was broken off; the old one stays.
+        FirstLookError: It was broken off, or the store did not take it; the old one stays.
         FingerprintError: It does not answer; the old one stays.
-        StoreError: The store cannot be written.
     """
     async with taker(asked) as by:
         _, reference = await _first_look(by)
-    await asyncio.to_thread(references.replace, store, subject, reference)
+    await _keep(references.replace, store, subject, reference)
     return reference.method
 
 
@@ -125,6 +126,19 @@ async def _first_look(by: Taker) -> tuple[list[Taking], Reference]:
         return takings, make_reference(takings)
     except FingerprintError as exc:
         raise FirstLookError(str(exc), status=exc.status, is_down=exc.is_down) from exc
+
+
+async def _keep(
+    put: Callable[[FingerprintStore, str, Reference], None],
+    store: FingerprintStore,
+    subject: str,
+    reference: Reference,
+) -> None:
+    """Have *put* write *reference*; a store that only reads would have it taken at each round."""
+    try:
+        await asyncio.to_thread(put, store, subject, reference)
+    except StoreError as exc:
+        raise FirstLookError(f"its reference could not be kept: {exc}", is_down=True) from exc
 
 
 async def _compare(

@@ -74,21 +74,35 @@ class FingerprintRound:
         self._environ = environ
         self._clock = clock
         self._finder = EngineFinder(home)
+        self._unwritten: dict[str, FingerprintStanding] | None = None
+        """What the file lacks; None when it has everything."""
 
     async def run(self, store: Store) -> dict[str, FingerprintStanding]:
         """Check every endpoint once; record events, publish and return where each stands.
 
         Raises:
-            StoreError: The store cannot be read or written.
+            StoreError: The store cannot be read.
         """
-        before = read_fingerprints(self._home)
+        unwritten = self._unwritten
+        before = read_fingerprints(self._home) if unwritten is None else unwritten
         standings: dict[str, FingerprintStanding] = {}
         for one in watch(self._settings, self._finder, self._environ):
             standing = await self._look_safely(one, before.get(one.endpoint), store)
             standings[one.endpoint] = standing
-            write_fingerprints(self._home, {**before, **standings})
-        write_fingerprints(self._home, standings)
+            self._publish({**before, **standings})
+        self._publish(standings)
         return standings
+
+    def _publish(self, standings: dict[str, FingerprintStanding]) -> None:
+        """Write *standings*; on a full disk they are remembered, so that no wait is lost."""
+        try:
+            write_fingerprints(self._home, standings)
+        except OSError as exc:
+            if self._unwritten is None:
+                _log.warning("what fingerprints say cannot be written: %s", exc)
+            self._unwritten = standings
+        else:
+            self._unwritten = None
 
     async def _look_safely(
         self, one: Watched | Unseen, before: FingerprintStanding | None, store: Store

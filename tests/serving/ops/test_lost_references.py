@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.fingerprint_status import FingerprintStanding
+from failsoft.errors import StoreError
+from failsoft.fingerprint_status import FingerprintStanding, read_fingerprints
 from failsoft.serving.ops.fingerprint_round import CHANGED, UNCLEAR, FingerprintRound
 from failsoft.serving.ops.reference_wait import FIRST_MS, MAX_MS, backed_off, must_wait
 from failsoft.store import Store
+from failsoft.store.fingerprints import FingerprintStore
 from tests.fallback.fingerprint.foreign import Foreign, only_chats
 from tests.serving.ops.rounds import Rounds
 
@@ -74,6 +76,51 @@ def test_a_first_look_that_is_refused_halfway_is_not_begun_at_every_round(
     clock.now_s += MAX_MS / 1000
     assert look(rounds, clock).verdict == "new"
     assert look(rounds, clock).next_reference_at_ms is None
+
+
+def test_a_store_that_takes_no_reference_has_none_taken_at_every_round(
+    rounds: Rounds, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk can be read: 50 chats were paid every five minutes, and nobody else was seen."""
+    clock = Clock()
+
+    def full(*_arguments: object, **_rest: object) -> None:
+        raise StoreError("disk is full", url="u", may_pass=True)
+
+    with Foreign() as engine:
+        rounds.publish(engine, "a" * 64)
+        monkeypatch.setattr(FingerprintStore, "keep", full)
+        standing = look(rounds, clock)
+        asked = len(foreign.bodies)
+        look(rounds, clock)
+
+        assert asked > 48
+        assert len(foreign.bodies) == asked
+        assert standing.trouble == "its reference could not be kept: disk is full"
+        assert read_fingerprints(rounds.home)["local"].trouble == standing.trouble
+        monkeypatch.undo()
+        assert look(rounds, clock).verdict == "new"
+
+
+def test_a_change_whose_reference_is_not_kept_is_not_followed(
+    rounds: Rounds, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, and tried again later."""
+    clock = Clock()
+    look(rounds, clock)
+    foreign.weights = "two"
+
+    def full(*_arguments: object, **_rest: object) -> None:
+        raise StoreError("disk is full", url="u", may_pass=True)
+
+    monkeypatch.setattr(FingerprintStore, "replace", full)
+    standing = look(rounds, clock)
+    monkeypatch.undo()
+
+    assert (standing.verdict, standing.is_followed) == ("changed", False)
+    assert standing.next_reference_at_ms == standing.checked_at_ms + FIRST_MS
+    assert not look(rounds, clock).is_followed
+    assert look(rounds, clock).is_followed
 
 
 def test_an_endpoint_that_is_down_is_asked_at_every_round(rounds: Rounds, foreign: Foreign) -> None:
