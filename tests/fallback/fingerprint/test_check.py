@@ -22,7 +22,7 @@ from failsoft.fallback.fingerprint.noise import NUM_TAKINGS
 from failsoft.fallback.fingerprint.probes import MAX_TOKENS
 from failsoft.fallback.fingerprint.records import FingerprintProof, Method
 from failsoft.fallback.fingerprint.take import MAX_REPLY_BYTES, Asked
-from failsoft.fallback.fingerprint.wire import PRIORITY, SALT
+from failsoft.fallback.fingerprint.wire import MAX_NAME, PRIORITY, SALT
 from failsoft.store import Store
 from failsoft.store.fingerprints import FingerprintStore
 from tests.engine.http.real_rig import serving_model, tiny_model
@@ -230,6 +230,18 @@ def test_a_reply_without_end_is_not_read_to_its_end(store: FingerprintStore) -> 
             look(foreign, store)
 
     assert not caught.value.is_down
+
+
+def test_a_name_without_end_is_kept_by_its_beginning(store: FingerprintStore) -> None:
+    """A reference holds what the endpoint calls itself, and nobody reads more of it."""
+    with Foreign(refuses=only_chats) as foreign:
+        foreign.weights = "x" * 100_000
+        found = look(foreign, store)
+
+    kept = store.find(references.row_key(SOURCE))
+    assert kept is not None
+    assert len(kept.reference_json) < 20_000
+    assert len(found.reported.system_fingerprint or "") == MAX_NAME
 
 
 def test_an_endpoint_that_ignores_max_tokens_gives_no_longer_reference(
