@@ -1,5 +1,7 @@
 """A database that is down when a program starts: what answers users starts, and finds it later."""
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +23,8 @@ from tests.store.waiting import wait_until
 MakeCall = Callable[..., CallRecord]
 MakeAttempt = Callable[..., AttemptRecord]
 MakeReply = Callable[..., CachedReply]
+NOBODY = 65534
+"""A user who owns nothing else."""
 
 
 @pytest.fixture
@@ -114,6 +118,49 @@ def test_a_file_that_is_no_database_is_told_at_the_start(
         Store(sqlite_config, may_wait=True)
 
     assert not caught.value.may_pass
+
+
+def test_a_folder_in_its_place_is_told_at_the_start(
+    sqlite_config: StoreConfig, tmp_path: Path
+) -> None:
+    """SQLite says of it what it says where a process has too many files open."""
+    (tmp_path / "failsoft.db").mkdir()
+
+    with pytest.raises(StoreError, match="that is no file") as caught:
+        Store(sqlite_config, may_wait=True)
+
+    assert not caught.value.may_pass
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+def test_a_file_that_this_user_may_not_read_is_told_at_the_start(suffix: str) -> None:
+    """Somebody ran failsoft as root once: the front answered, and no record was ever written."""
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's: only its owner may enter that
+        config = StoreConfig(url=f"sqlite:///{folder}/failsoft.db")
+        Store(config).close()
+        file = Path(folder, f"failsoft.db{suffix}")
+        file.touch()
+        file.chmod(0)
+        if os.geteuid() == 0:
+            for path in (Path(folder), *Path(folder).iterdir()):
+                os.chown(path, NOBODY, NOBODY)
+
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_refused_to_nobody(config))
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _refused_to_nobody(config: StoreConfig) -> int:
+    """Return 0 if the store says that it lacks a right; for root has every right."""
+    if os.geteuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    try:
+        Store(config, may_wait=True)
+    except StoreError as exc:
+        return 0 if "may not read" in str(exc) and not exc.may_pass else 2
+    return 1
 
 
 def test_who_waited_for_a_failure_is_not_made_to_wait_for_another(
