@@ -29,7 +29,8 @@ AT_ONCE = 4
 CONFIRM_AT_ONCE = (1, 2)
 """The same of its repeats."""
 LIMIT_S = 60.0
-"""What a whole check gets; a reference, which is eight of them, gets twice as much."""
+"""What the first taking of a check gets. A reference, which is eight of them, gets twice as much,
+and so does each repeat: it asks fewer at once, and what is found must not end as too slow."""
 
 
 async def check_running(
@@ -80,8 +81,7 @@ async def check(
             _check_digest(takings, digest)
             await _keep(references.keep, store, subject, reference)
         else:
-            async with _limited(LIMIT_S):
-                takings, comparison = await _compare(kept, by, digest)
+            takings, comparison = await _compare(kept, by, digest)
     return FingerprintProof(
         subject=subject,
         is_new_reference=kept is None,
@@ -147,7 +147,8 @@ async def _compare(
     """Compare up to three takings; return them, and what they say together."""
     takings: list[Taking] = []
     for at_once in (AT_ONCE, *CONFIRM_AT_ONCE):
-        takings.append(await by.take(reference.method, at_once=at_once))
+        async with _limited(2 * LIMIT_S if takings else LIMIT_S):
+            takings.append(await by.take(reference.method, at_once=at_once))
         _check_digest(takings, digest)
         comparison = compare(reference, takings[-1])
         if not comparison.is_changed:
