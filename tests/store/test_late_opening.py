@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from failsoft.call_records import AttemptRecord, CallRecord
 from failsoft.config.settings import StoreConfig
@@ -15,7 +16,7 @@ from failsoft.errors import StoreError
 from failsoft.reply_records import CachedReply
 from failsoft.store import Store, first_use
 from failsoft.store.first_use import FirstUse
-from tests.store.conftest import PostgresServer
+from tests.store.conftest import PASSWORD, PostgresServer
 from tests.store.doorway import Doorway
 from tests.store.test_outage import locked
 from tests.store.waiting import wait_until
@@ -106,6 +107,23 @@ def test_a_locked_file_is_opened_once_it_is_free(
         wait_until(lambda: store.stats().written_total.get("call"))
 
         assert [call.call_id for call in store.reader.calls()] == ["early"]
+
+
+def test_a_lock_in_the_way_of_a_first_migration_passes(
+    postgres_config: StoreConfig, make_call: MakeCall
+) -> None:
+    """What the tables' own making met was no outage, and ended the start."""
+    config = replace(postgres_config, busy_timeout_s=0.2)
+    url = sa.make_url(config.url).set(drivername="postgresql+psycopg", password=PASSWORD)
+    engine = sa.create_engine(url)
+    with engine.connect() as other:
+        other.exec_driver_sql("CREATE TABLE calls (x int)")
+        with Store(config, may_wait=True) as store:
+            store.recorder.record_call(make_call(call_id="early"))
+            wait_until(lambda: store.stats().is_failing)
+            other.rollback()
+            wait_until(lambda: store.stats().written_total.get("call"))
+    engine.dispose()
 
 
 def test_a_file_that_is_no_database_is_told_at_the_start(
