@@ -1,7 +1,8 @@
 """Checks a running endpoint against the reference that the store keeps of it.
 
-A check that finds a change is repeated at once, twice, at other batch make-ups: what all three
-find is no wobble. Units: seconds. Store work runs on threads of its own.
+A check that finds a change, or whose answers parted too early to tell, is repeated at once, twice,
+at other batch make-ups: what all three find is no wobble. Units: seconds. Store work runs on
+threads of its own.
 """
 
 import asyncio
@@ -56,7 +57,12 @@ async def check_running(
 
 
 async def check(
-    asked: Asked, *, subject: str, store: FingerprintStore, digest: str | None = None
+    asked: Asked,
+    *,
+    subject: str,
+    store: FingerprintStore,
+    digest: str | None = None,
+    was_unclear: bool = False,
 ) -> FingerprintProof:
     """Check *asked* against the reference kept under *subject*; take that first if there is none.
 
@@ -65,6 +71,8 @@ async def check(
         subject: `local_subject` of a version, or the source of an endpoint elsewhere.
         store: Keeps the references.
         digest: What each answer must report as its version; None lets it report anything.
+        was_unclear: Whether nobody could tell at the last check either: one taking is enough to
+            say so again.
 
     Raises:
         FirstLookError: There was no reference, and taking one was broken off or in vain: the
@@ -81,7 +89,7 @@ async def check(
             _check_digest(takings, digest)
             await _keep(references.keep, store, subject, reference)
         else:
-            takings, comparison = await _compare(kept, by, digest)
+            takings, comparison = await _compare(kept, by, digest, was_unclear=was_unclear)
     return FingerprintProof(
         subject=subject,
         is_new_reference=kept is None,
@@ -142,18 +150,19 @@ async def _keep(
 
 
 async def _compare(
-    reference: Reference, by: Taker, digest: str | None
+    reference: Reference, by: Taker, digest: str | None, *, was_unclear: bool
 ) -> tuple[list[Taking], Comparison]:
     """Compare up to three takings; return them, and what they say together."""
     takings: list[Taking] = []
+    said: list[Comparison] = []
     for at_once in (AT_ONCE, *CONFIRM_AT_ONCE):
         async with _limited(2 * LIMIT_S if takings else LIMIT_S):
             takings.append(await by.take(reference.method, at_once=at_once))
         _check_digest(takings, digest)
-        comparison = compare(reference, takings[-1])
-        if not comparison.is_changed:
-            break
-    return takings, comparison
+        said.append(compare(reference, takings[-1]))
+        if not said[-1].is_changed and (was_unclear or not said[-1].is_by_chance):
+            return takings, said[-1]
+    return takings, next((one for one in said if not one.is_changed), said[-1])
 
 
 def _check_digest(takings: list[Taking], digest: str | None) -> None:

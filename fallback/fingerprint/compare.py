@@ -92,7 +92,9 @@ def _compare_the_few(reference: Reference, taking: Taking, num_positions: int) -
     if texts.is_changed:
         return texts
     why = f"only {num_positions} of {reference.num_positions} positions can be compared"
-    return Comparison(is_changed=None, why=why, num_positions=num_positions)
+    return Comparison(
+        is_changed=None, why=why, num_positions=num_positions, is_by_chance=num_positions > 0
+    )
 
 
 def _compare_texts(reference: Reference, taking: Taking) -> Comparison:

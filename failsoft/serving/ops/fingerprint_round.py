@@ -126,7 +126,11 @@ class FingerprintRound:
         is_lost = False
         try:
             proof = await check(
-                one.asked, subject=one.subject, digest=one.digest, store=store.fingerprints
+                one.asked,
+                subject=one.subject,
+                digest=one.digest,
+                store=store.fingerprints,
+                was_unclear=_was_unclear(one, before),
             )
             found = _found(proof)
         except FirstLookError as exc:
@@ -137,6 +141,7 @@ class FingerprintRound:
             found = _Found(verdict="unclear", why=str(exc))
             is_lost = True
         standing = self._judged(one, found, before, store)
+        # A proxy's page while a server is replaced would make the new weights the reference.
         if is_lost and not _was_unclear(one, before):
             return standing
         if one.digest is None and (is_lost or found.verdict == "changed"):
@@ -271,11 +276,7 @@ def _told_lately(before: FingerprintStanding | None, *, now_ms: int) -> tuple[in
 
 
 def _was_unclear(one: Watched, before: FingerprintStanding | None) -> bool:
-    """Return whether nobody could tell at the last look either, of what counts still.
-
-    One reply that is no answer, as a proxy gives while a server is replaced, says nothing: taken
-    as a loss it would make the new server's weights the reference, unseen.
-    """
+    """Return whether nobody could tell at the last look either, of what counts still."""
     return (
         before is not None
         and (before.verdict, before.subject) == ("unclear", one.subject)

@@ -11,12 +11,15 @@ from failsoft.errors import FingerprintError, FirstLookError
 from failsoft.fallback.fingerprint import check as checks
 from failsoft.fallback.fingerprint import references
 from failsoft.fallback.fingerprint.check import check
+from failsoft.fallback.fingerprint.noise import NUM_TAKINGS, make_reference
 from failsoft.fallback.fingerprint.probes import MAX_TOKENS
+from failsoft.fallback.fingerprint.records import Method, Taking
 from failsoft.fallback.fingerprint.take import MAX_REPLY_BYTES, Asked
 from failsoft.fallback.fingerprint.wire import MAX_NAME
 from failsoft.store.fingerprints import FingerprintStore
 from tests.fallback.fingerprint.foreign import Foreign, only_chats
 from tests.fallback.fingerprint.looks import SOURCE, look
+from tests.fallback.fingerprint.takings import greedy
 from tests.fallback.rig import refused_port
 
 
@@ -136,3 +139,51 @@ def test_a_reference_that_is_broken_off_says_so(store: FingerprintStore) -> None
 
     assert caught.value.is_down
     assert not isinstance(later.value, FirstLookError)
+
+
+class Takings:
+    """A `Taker` that gives what a test says, one after the other."""
+
+    def __init__(self, *takings: Taking) -> None:
+        self._takings = list(takings)
+
+    async def take(self, _method: Method, *, at_once: int) -> Taking:
+        """Return the next one."""
+        assert at_once >= 1
+        return self._takings.pop(0)
+
+
+CLOSE = [0.0] * 12
+"""Margins of answers that may part anywhere by chance."""
+WHOLE, PARTED = (greedy(text, margins=CLOSE) for text in ("abcdefghijkl", "aXXXXXXXXXXX"))
+OTHER = greedy("Zbcdefghijkl", margins=CLOSE)
+REFERENCES = {
+    "chance": make_reference([greedy("abcdefghijkl", margins=CLOSE)] * NUM_TAKINGS),
+    "clear": make_reference([greedy("abcdefghijkl")] * NUM_TAKINGS),
+}
+
+
+@pytest.mark.parametrize(
+    ("reference", "takings", "was_unclear", "is_changed", "num_takings"),
+    [
+        pytest.param("chance", [PARTED, WHOLE], False, False, 2, id="once is no news"),
+        pytest.param("chance", [PARTED] * 3, False, None, 3, id="three times is"),
+        pytest.param("chance", [PARTED], True, None, 1, id="and then costs no more"),
+        pytest.param("clear", [OTHER, OTHER, OTHER], False, True, 3, id="a change"),
+    ],
+)
+def test_answers_that_part_early_are_asked_again_before_it_is_said(
+    reference: str,
+    takings: list[Taking],
+    was_unclear: bool,
+    is_changed: bool | None,
+    num_takings: int,
+) -> None:
+    """An unchanged endpoint with noise of 0.1 nats was unclear at every twentieth look."""
+    by: Any = Takings(*takings)
+
+    made, said = asyncio.run(
+        checks._compare(REFERENCES[reference], by, None, was_unclear=was_unclear)
+    )
+
+    assert (said.is_changed, len(made)) == (is_changed, num_takings)
