@@ -207,7 +207,7 @@ class FingerprintError(FallbackError):
 
 
 class FirstLookError(FingerprintError):
-    """A reference was begun and not finished: what it had asked by then is paid for in vain."""
+    """A reference was begun and not finished, or not kept: what it had asked is paid in vain."""
 
 
 class ClientClosedError(FallbackError):

@@ -146,8 +146,7 @@ class Database:
         """Return what a SQLite file and its write-ahead log take; None on PostgreSQL."""
         if self.path is None:
             return None
-        files = [Path(f"{self.path}{suffix}") for suffix in ("", "-wal")]
-        return sum(file.stat().st_size for file in files if file.exists())
+        return sum(file.stat().st_size for file in self._files()[:2] if file.exists())
 
     def dispose(self) -> None:
         """Close idle connections; the next transaction opens new ones."""
@@ -243,6 +242,7 @@ class Database:
             try:
                 handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _FILE_MODE)
             except FileExistsError:
+                self._must_be_readable()
                 self._tighten()
             else:
                 os.fchmod(handle, _FILE_MODE)  # whatever the umask took away
@@ -255,9 +255,20 @@ class Database:
         except OSError as exc:
             raise self.error(f"{exc.strerror}; make the folder writable, or set store.url") from exc
 
+    def _must_be_readable(self) -> None:
+        """Tell apart what SQLite calls unable to open: a missing right does not pass by itself."""
+        if not self._files()[0].is_file():
+            raise self.error("that is no file; set store.url")
+        for path in self._files():
+            # Asked twice: another process that closes may delete a log in between.
+            if path.exists() and not os.access(path, os.R_OK) and path.exists():
+                raise self.error(f"this user may not read {path.name}; change its owner or mode")
+
+    def _files(self) -> list[Path]:
+        return [Path(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm")]
+
     def _tighten(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            path = Path(f"{self.path}{suffix}")
+        for path in self._files():
             if path.exists() and path.stat().st_mode & 0o077:
                 path.chmod(_FILE_MODE)
 

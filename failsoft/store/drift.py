@@ -67,8 +67,10 @@ class DriftWatch:
             return
         if attempt.reported_model is None and attempt.reported_fingerprint is None:
             return
+        # Cut here: an endpoint may report another name of a megabyte each time.
         model, fingerprint = attempt.reported_model or "", attempt.reported_fingerprint or ""
-        pair, at_ms = Pair(attempt.endpoint, model, fingerprint), attempt.started_at_ms
+        pair = Pair(*map(short, (attempt.endpoint, model, fingerprint)))
+        at_ms = attempt.started_at_ms
         known_ms = self._known.get(pair)
         if known_ms is not None and abs(at_ms - known_ms) < _SAY_AGAIN_MS:
             return
@@ -88,7 +90,7 @@ class DriftWatch:
             return
         with self._database.write() as connection:
             for pair, at_ms in news.items():
-                event = _note(connection, Pair(*map(short, pair)), at_ms)
+                event = _note(connection, pair, at_ms)
                 if event is not None:
                     connection.execute(sa.insert(events), _event_values(event))
         with self._lock:

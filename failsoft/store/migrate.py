@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from failsoft.store.database import Database
+from failsoft.store.driver_errors import may_pass
 from failsoft.store.schema import HEAD
 
 _LOCK_ID = 0x6661696C  # "fail": PostgreSQL's advisory lock for one migration at a time
@@ -83,5 +84,7 @@ def _upgrade(database: Database, connection: sa.Connection) -> str | None:
         try:
             command.upgrade(config, "head")
         except (CommandError, SQLAlchemyError) as exc:
-            raise database.error(f"migration failed: {str(exc).splitlines()[0]}") from exc
+            passes = isinstance(exc, SQLAlchemyError) and may_pass(exc)
+            said = f"migration failed: {str(exc).splitlines()[0]}"
+            raise database.error(said, may_pass=passes) from exc
     return revision

@@ -1,15 +1,16 @@
 """Checks a running endpoint against the reference that the store keeps of it.
 
-A check that finds a change is repeated at once, twice, at other batch make-ups: what all three
-find is no wobble. Units: seconds. Store work runs on threads of its own.
+A check that finds a change, or whose answers parted too early to tell, is repeated at once, twice,
+at other batch make-ups: what all three find is no wobble. Units: seconds. Store work runs on
+threads of its own.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from failsoft.errors import FingerprintError, FirstLookError
+from failsoft.errors import FingerprintError, FirstLookError, StoreError
 from failsoft.fallback.fingerprint import references
 from failsoft.fallback.fingerprint.compare import compare
 from failsoft.fallback.fingerprint.machine import local_subject
@@ -29,7 +30,8 @@ AT_ONCE = 4
 CONFIRM_AT_ONCE = (1, 2)
 """The same of its repeats."""
 LIMIT_S = 60.0
-"""What a whole check gets; a reference, which is eight of them, gets twice as much."""
+"""What the first taking of a check gets. A reference, which is eight of them, gets twice as much,
+and so does each repeat: it asks fewer at once, and what is found must not end as too slow."""
 
 
 async def check_running(
@@ -46,15 +48,21 @@ async def check_running(
         store: Keeps the references.
 
     Raises:
-        FingerprintError: It does not answer in time, or reports another version.
-        StoreError: The store cannot be read or written.
+        FingerprintError: It does not answer in time, or reports another version; or this was the
+            first look, and the store did not take the reference.
+        StoreError: The store cannot be read.
     """
     asked = Asked(url=url, authorization=f"Bearer {token}" if token else None, is_ours=True)
     return await check(asked, subject=local_subject(digest), store=store, digest=digest)
 
 
 async def check(
-    asked: Asked, *, subject: str, store: FingerprintStore, digest: str | None = None
+    asked: Asked,
+    *,
+    subject: str,
+    store: FingerprintStore,
+    digest: str | None = None,
+    was_unclear: bool = False,
 ) -> FingerprintProof:
     """Check *asked* against the reference kept under *subject*; take that first if there is none.
 
@@ -63,11 +71,14 @@ async def check(
         subject: `local_subject` of a version, or the source of an endpoint elsewhere.
         store: Keeps the references.
         digest: What each answer must report as its version; None lets it report anything.
+        was_unclear: Whether nobody could tell at the last check either: one taking is enough to
+            say so again.
 
     Raises:
-        FirstLookError: There was no reference, and taking one was broken off.
+        FirstLookError: There was no reference, and taking one was broken off or in vain: the
+            store did not take it.
         FingerprintError: It does not answer in time, or reports another version.
-        StoreError: The store cannot be read or written.
+        StoreError: The store cannot be read.
     """
     begun_s = time.monotonic()
     kept = await asyncio.to_thread(references.find, store, subject)
@@ -76,10 +87,9 @@ async def check(
             takings, reference = await _first_look(by)
             comparison = None
             _check_digest(takings, digest)
-            await asyncio.to_thread(references.keep, store, subject, reference)
+            await _keep(references.keep, store, subject, reference)
         else:
-            async with _limited(LIMIT_S):
-                takings, comparison = await _compare(kept, by, digest)
+            takings, comparison = await _compare(kept, by, digest, was_unclear=was_unclear)
     return FingerprintProof(
         subject=subject,
         is_new_reference=kept is None,
@@ -94,13 +104,12 @@ async def renew_reference(asked: Asked, *, subject: str, store: FingerprintStore
     """Take a new reference of *asked* in place of the one that is kept; return its method.
 
     Raises:
-        FirstLookError: It was broken off; the old one stays.
+        FirstLookError: It was broken off, or the store did not take it; the old one stays.
         FingerprintError: It does not answer; the old one stays.
-        StoreError: The store cannot be written.
     """
     async with taker(asked) as by:
         _, reference = await _first_look(by)
-    await asyncio.to_thread(references.replace, store, subject, reference)
+    await _keep(references.replace, store, subject, reference)
     return reference.method
 
 
@@ -127,18 +136,33 @@ async def _first_look(by: Taker) -> tuple[list[Taking], Reference]:
         raise FirstLookError(str(exc), status=exc.status, is_down=exc.is_down) from exc
 
 
+async def _keep(
+    put: Callable[[FingerprintStore, str, Reference], None],
+    store: FingerprintStore,
+    subject: str,
+    reference: Reference,
+) -> None:
+    """Have *put* write *reference*; a store that only reads would have it taken at each round."""
+    try:
+        await asyncio.to_thread(put, store, subject, reference)
+    except StoreError as exc:
+        raise FirstLookError(f"its reference could not be kept: {exc}", is_down=True) from exc
+
+
 async def _compare(
-    reference: Reference, by: Taker, digest: str | None
+    reference: Reference, by: Taker, digest: str | None, *, was_unclear: bool
 ) -> tuple[list[Taking], Comparison]:
     """Compare up to three takings; return them, and what they say together."""
     takings: list[Taking] = []
+    said: list[Comparison] = []
     for at_once in (AT_ONCE, *CONFIRM_AT_ONCE):
-        takings.append(await by.take(reference.method, at_once=at_once))
+        async with _limited(2 * LIMIT_S if takings else LIMIT_S):
+            takings.append(await by.take(reference.method, at_once=at_once))
         _check_digest(takings, digest)
-        comparison = compare(reference, takings[-1])
-        if not comparison.is_changed:
-            break
-    return takings, comparison
+        said.append(compare(reference, takings[-1]))
+        if not said[-1].is_changed and (was_unclear or not said[-1].is_by_chance):
+            return takings, said[-1]
+    return takings, next((one for one in said if not one.is_changed), said[-1])
 
 
 def _check_digest(takings: list[Taking], digest: str | None) -> None:

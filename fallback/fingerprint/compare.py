@@ -92,18 +92,25 @@ def _compare_the_few(reference: Reference, taking: Taking, num_positions: int) -
     if texts.is_changed:
         return texts
     why = f"only {num_positions} of {reference.num_positions} positions can be compared"
-    return Comparison(is_changed=None, why=why, num_positions=num_positions)
+    return Comparison(
+        is_changed=None, why=why, num_positions=num_positions, is_by_chance=num_positions > 0
+    )
 
 
 def _compare_texts(reference: Reference, taking: Taking) -> Comparison:
-    """Compare the answers that always came alike; most of them must differ for a change."""
+    """Compare the answers that always came alike; most of them must differ for a change.
+
+    Where nothing was said then and nothing is said now (a model that thinks first has no room
+    for more) another model may say nothing as well.
+    """
     stable = [
         probe.tokens == answer.tokens
         for probe, answer in zip(reference.probes, taking.answers, strict=True)
-        if probe.is_stable
+        if probe.is_stable and (any(probe.tokens) or any(answer.tokens))
     ]
     if len(stable) < MIN_STABLE_TEXTS:
-        why = f"only {len(stable)} of {len(reference.probes)} answers came alike each time"
+        num_all = len(reference.probes)
+        why = f"only {len(stable)} of {num_all} answers came alike each time and said something"
         return Comparison(is_changed=None, why=f"{why}, too few to see a change")
     num_other = stable.count(False)
     return Comparison(

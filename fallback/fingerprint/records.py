@@ -113,6 +113,8 @@ class Comparison:
     noise: Noise | None = None
     """The reference's limits; None where none were looked at."""
     num_positions: int = 0
+    is_by_chance: bool = False
+    """Whether the next taking may well tell what this one cannot: greedy answers parted early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -224,7 +224,7 @@ async def _together(works: list[Any]) -> list[Any]:
 def _reported(reply: Any, headers: Mapping[str, str]) -> Reported:
     def text(name: str) -> str | None:
         said = reply.get(name)
-        return said if isinstance(said, str) and said else None
+        return said[: wire.MAX_NAME] if isinstance(said, str) and said else None
 
     return Reported(
         model=text("model"),

@@ -18,6 +18,10 @@ MAX_POSITIONS = 1024
 """Tokens that a scored text may come as: it has some 200 characters at most."""
 MAX_TEXT = 2000
 """Characters that count of an answer without numbers, whatever else an endpoint says."""
+MAX_CHARS = 8192
+"""Of an answer's tokens together: a byte of a scored text may be written as a dozen characters."""
+MAX_NAME = 500
+"""Characters that are kept of what an endpoint calls itself."""
 PRIORITY = 2
 """Behind every caller of the last twenty seconds: lower is first, ten seconds lift by one."""
 SALT = "failsoft-fingerprint"
@@ -126,4 +130,6 @@ def _checked(answer: Answer) -> Answer:
         isinstance(token, str) for token in answer.tokens
     ):
         raise TypeError("tokens and numbers do not match")
+    if sum(map(len, answer.tokens)) > MAX_CHARS:
+        raise ValueError("these are no tokens of what was asked")
     return answer

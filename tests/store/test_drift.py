@@ -12,6 +12,7 @@ from failsoft.config.settings import StoreConfig
 from failsoft.errors import StoreError
 from failsoft.store import Store, drift
 from failsoft.store.database import Database
+from failsoft.store.rows import MAX_TEXT
 from tests.store.conftest import OpenStore
 
 MakeAttempt = Callable[..., AttemptRecord]
@@ -144,6 +145,15 @@ def test_an_endpoint_that_reports_something_new_each_time_is_soon_passed_over(
     assert len(events) == drift.MAX_PAIRS - 1
     assert lasts == [True] + [False] * (len(events) - 1)
     assert replies.store.reader.stats().num_rows["reported"] == drift.MAX_PAIRS
+
+
+def test_a_name_as_long_as_a_book_is_remembered_by_its_beginning(replies: Replies) -> None:
+    """Of a thousand pairs each was held whole: a megabyte each made a gigabyte of the client."""
+    for number in range(3):
+        replies.report("fp", model=f"{number}\ud800\0" + "x" * 1_000_000)
+
+    assert len(replies.told()) == 2
+    assert max(len(pair.model) for pair in replies.store._drift._known) == MAX_TEXT
 
 
 def test_of_many_processes_one_raises_the_event(

@@ -1,11 +1,14 @@
 """A database that is down when a program starts: what answers users starts, and finds it later."""
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from failsoft.call_records import AttemptRecord, CallRecord
 from failsoft.config.settings import StoreConfig
@@ -13,7 +16,7 @@ from failsoft.errors import StoreError
 from failsoft.reply_records import CachedReply
 from failsoft.store import Store, first_use
 from failsoft.store.first_use import FirstUse
-from tests.store.conftest import PostgresServer
+from tests.store.conftest import PASSWORD, PostgresServer
 from tests.store.doorway import Doorway
 from tests.store.test_outage import locked
 from tests.store.waiting import wait_until
@@ -21,6 +24,8 @@ from tests.store.waiting import wait_until
 MakeCall = Callable[..., CallRecord]
 MakeAttempt = Callable[..., AttemptRecord]
 MakeReply = Callable[..., CachedReply]
+NOBODY = 65534
+"""A user who owns nothing else."""
 
 
 @pytest.fixture
@@ -104,6 +109,23 @@ def test_a_locked_file_is_opened_once_it_is_free(
         assert [call.call_id for call in store.reader.calls()] == ["early"]
 
 
+def test_a_lock_in_the_way_of_a_first_migration_passes(
+    postgres_config: StoreConfig, make_call: MakeCall
+) -> None:
+    """What the tables' own making met was no outage, and ended the start."""
+    config = replace(postgres_config, busy_timeout_s=0.2)
+    url = sa.make_url(config.url).set(drivername="postgresql+psycopg", password=PASSWORD)
+    engine = sa.create_engine(url)
+    with engine.connect() as other:
+        other.exec_driver_sql("CREATE TABLE calls (x int)")
+        with Store(config, may_wait=True) as store:
+            store.recorder.record_call(make_call(call_id="early"))
+            wait_until(lambda: store.stats().is_failing)
+            other.rollback()
+            wait_until(lambda: store.stats().written_total.get("call"))
+    engine.dispose()
+
+
 def test_a_file_that_is_no_database_is_told_at_the_start(
     sqlite_config: StoreConfig, tmp_path: Path
 ) -> None:
@@ -114,6 +136,49 @@ def test_a_file_that_is_no_database_is_told_at_the_start(
         Store(sqlite_config, may_wait=True)
 
     assert not caught.value.may_pass
+
+
+def test_a_folder_in_its_place_is_told_at_the_start(
+    sqlite_config: StoreConfig, tmp_path: Path
+) -> None:
+    """SQLite says of it what it says where a process has too many files open."""
+    (tmp_path / "failsoft.db").mkdir()
+
+    with pytest.raises(StoreError, match="that is no file") as caught:
+        Store(sqlite_config, may_wait=True)
+
+    assert not caught.value.may_pass
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+def test_a_file_that_this_user_may_not_read_is_told_at_the_start(suffix: str) -> None:
+    """Somebody ran failsoft as root once: the front answered, and no record was ever written."""
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's: only its owner may enter that
+        config = StoreConfig(url=f"sqlite:///{folder}/failsoft.db")
+        Store(config).close()
+        file = Path(folder, f"failsoft.db{suffix}")
+        file.touch()
+        file.chmod(0)
+        if os.geteuid() == 0:
+            for path in (Path(folder), *Path(folder).iterdir()):
+                os.chown(path, NOBODY, NOBODY)
+
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_refused_to_nobody(config))
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _refused_to_nobody(config: StoreConfig) -> int:
+    """Return 0 if the store says that it lacks a right; for root has every right."""
+    if os.geteuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    try:
+        Store(config, may_wait=True)
+    except StoreError as exc:
+        return 0 if "may not read" in str(exc) and not exc.may_pass else 2
+    return 1
 
 
 def test_who_waited_for_a_failure_is_not_made_to_wait_for_another(

@@ -4,7 +4,8 @@ One endpoint after the other, so that never more than one is asked. An endpoint 
 or too busy to answer in time, is no change. One that alternates between models, or lies at a
 limit, would be news at each look: so a day has `MAX_TOLD` events of one endpoint, and the last
 says that it is. A reference costs an endpoint elsewhere eight checks: one that breaks them off
-is left alone for a while that doubles. Stamps are UTC epoch milliseconds.
+is left alone for a while that doubles, and none is taken of what is not told. Stamps are UTC
+epoch milliseconds.
 """
 
 import asyncio
@@ -74,21 +75,35 @@ class FingerprintRound:
         self._environ = environ
         self._clock = clock
         self._finder = EngineFinder(home)
+        self._unwritten: dict[str, FingerprintStanding] | None = None
+        """What the file lacks; None when it has everything."""
 
     async def run(self, store: Store) -> dict[str, FingerprintStanding]:
         """Check every endpoint once; record events, publish and return where each stands.
 
         Raises:
-            StoreError: The store cannot be read or written.
+            StoreError: The store cannot be read.
         """
-        before = read_fingerprints(self._home)
+        unwritten = self._unwritten
+        before = read_fingerprints(self._home) if unwritten is None else unwritten
         standings: dict[str, FingerprintStanding] = {}
         for one in watch(self._settings, self._finder, self._environ):
             standing = await self._look_safely(one, before.get(one.endpoint), store)
             standings[one.endpoint] = standing
-            write_fingerprints(self._home, {**before, **standings})
-        write_fingerprints(self._home, standings)
+            self._publish({**before, **standings})
+        self._publish(standings)
         return standings
+
+    def _publish(self, standings: dict[str, FingerprintStanding]) -> None:
+        """Write *standings*; on a full disk they are remembered, so that no wait is lost."""
+        try:
+            write_fingerprints(self._home, standings)
+        except OSError as exc:
+            if self._unwritten is None:
+                _log.warning("what fingerprints say cannot be written: %s", exc)
+            self._unwritten = standings
+        else:
+            self._unwritten = None
 
     async def _look_safely(
         self, one: Watched | Unseen, before: FingerprintStanding | None, store: Store
@@ -111,7 +126,11 @@ class FingerprintRound:
         is_lost = False
         try:
             proof = await check(
-                one.asked, subject=one.subject, digest=one.digest, store=store.fingerprints
+                one.asked,
+                subject=one.subject,
+                digest=one.digest,
+                store=store.fingerprints,
+                was_unclear=_was_unclear(one, before),
             )
             found = _found(proof)
         except FirstLookError as exc:
@@ -122,6 +141,9 @@ class FingerprintRound:
             found = _Found(verdict="unclear", why=str(exc))
             is_lost = True
         standing = self._judged(one, found, before, store)
+        # A proxy's page while a server is replaced would make the new weights the reference.
+        if is_lost and not _was_unclear(one, before):
+            return standing
         if one.digest is None and (is_lost or found.verdict == "changed"):
             return await self._follow(one, standing, store)
         return standing
@@ -131,13 +153,12 @@ class FingerprintRound:
     ) -> FingerprintStanding:
         """Return where *one* stands by what was found; what is news is recorded."""
         is_news = before is None or (before.verdict, before.subject) != (found.verdict, one.subject)
-        if before is not None and before.is_followed and found.verdict in _EVENTS:
-            is_news = True  # it was compared with what it had become: this is another change
+        told = _told_lately(before, now_ms=self._now_ms())
+        if before is not None and found.verdict in _EVENTS:
+            # It was compared with what it had become, or is to be now: this is another change.
+            is_news |= before.is_followed or len(told) < MAX_TOLD <= len(before.told_at_ms)
         standing = self._standing(one, found, None if is_news else before)
-        if before is not None:
-            since_ms = standing.checked_at_ms - _DAY_MS
-            told = tuple(at_ms for at_ms in before.told_at_ms if at_ms > since_ms)
-            standing = replace(standing, told_at_ms=told)
+        standing = replace(standing, told_at_ms=told)
         if found.verdict in _EVENTS:
             standing = carried(standing, before)
             if is_news:
@@ -149,11 +170,14 @@ class FingerprintRound:
     ) -> FingerprintStanding:
         """Take what an endpoint elsewhere is now as what it is compared with from now on.
 
-        So also one that cannot be asked as before: it is asked in the best way that is left. A
-        version of ours keeps its reference: its digest says what it must be. Where no reference
-        can be taken, the standing remains, which is told already, and a later round tries again.
+        So also one that cannot be asked as before, at two looks in a row: it is asked in the best
+        way that is left. A version of ours keeps its reference: its digest says what it must be.
+        Where no reference can be taken, the standing remains, which is told already, and a later
+        round tries again. One that alternates is left at what it is, once it is told no more: a
+        reference at each look would cost eleven times what a check does.
         """
-        if must_wait(standing, now_ms=self._now_ms()):
+        is_untold = len(standing.told_at_ms) >= MAX_TOLD
+        if is_untold or must_wait(standing, now_ms=self._now_ms()):
             return standing
         try:
             await renew_reference(one.asked, subject=one.subject, store=store.fingerprints)
@@ -243,6 +267,21 @@ class FingerprintRound:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+
+def _told_lately(before: FingerprintStanding | None, *, now_ms: int) -> tuple[int, ...]:
+    """Return when the last day's events were; a clock set back makes no day longer than any is."""
+    told = () if before is None else before.told_at_ms
+    return tuple(at_ms for at_ms in told if abs(now_ms - at_ms) < _DAY_MS)
+
+
+def _was_unclear(one: Watched, before: FingerprintStanding | None) -> bool:
+    """Return whether nobody could tell at the last look either, of what counts still."""
+    return (
+        before is not None
+        and (before.verdict, before.subject) == ("unclear", one.subject)
+        and not before.is_followed
+    )
 
 
 def _found(proof: FingerprintProof) -> _Found:

@@ -1,7 +1,8 @@
 """Serves the dashboard in a listening socket until a signal, and looks at fingerprints meanwhile.
 
 SIGHUP reads the settings again (a bad file changes nothing), SIGTERM and SIGINT end it
-at once: a page that is not out yet is asked for again. Knows nothing of what pages show.
+at once: a page that is not out yet is asked for again; only a round that waits for the store is
+waited for. Knows nothing of what pages show.
 """
 
 import logging

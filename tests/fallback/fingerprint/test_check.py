@@ -2,48 +2,26 @@
 
 import asyncio
 import json
-import threading
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from failsoft.config.engine import EngineConfig
-from failsoft.config.settings import StoreConfig
-from failsoft.errors import FingerprintError, FirstLookError
-from failsoft.fallback.fingerprint import check as checks
+from failsoft.errors import FingerprintError
 from failsoft.fallback.fingerprint import machine, references
-from failsoft.fallback.fingerprint.check import check, check_running, renew_reference
+from failsoft.fallback.fingerprint.check import check_running, renew_reference
 from failsoft.fallback.fingerprint.machine import local_subject
 from failsoft.fallback.fingerprint.noise import NUM_TAKINGS
-from failsoft.fallback.fingerprint.probes import MAX_TOKENS
 from failsoft.fallback.fingerprint.records import FingerprintProof, Method
-from failsoft.fallback.fingerprint.take import MAX_REPLY_BYTES, Asked
+from failsoft.fallback.fingerprint.take import Asked
 from failsoft.fallback.fingerprint.wire import PRIORITY, SALT
-from failsoft.store import Store
 from failsoft.store.fingerprints import FingerprintStore
 from tests.engine.http.real_rig import serving_model, tiny_model
 from tests.engine.http.rig import DIGEST, make_served
 from tests.fallback.fingerprint.foreign import Foreign, only_chats
-from tests.fallback.rig import refused_port
-
-SOURCE = "s" * 64
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[FingerprintStore]:
-    """Return an empty store of references."""
-    with Store(StoreConfig(url=f"sqlite:///{tmp_path}/failsoft.db")) as opened:
-        yield opened.fingerprints
-
-
-def look(foreign: Foreign, store: FingerprintStore) -> FingerprintProof:
-    """Check an endpoint elsewhere once."""
-    asked = Asked(url=foreign.url, model="hosted")
-    return asyncio.run(check(asked, subject=SOURCE, store=store))
+from tests.fallback.fingerprint.looks import SOURCE, look
 
 
 def method_of(store: FingerprintStore) -> Method:
@@ -115,55 +93,6 @@ def _back_after(foreign: Foreign, number: int, _path: str, _body: dict[str, Any]
     return None
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_an_endpoint_in_trouble_is_down_and_not_changed(
-    status: int, store: FingerprintStore
-) -> None:
-    """Its reference stays what it was."""
-    with Foreign() as foreign:
-        look(foreign, store)
-        foreign.refuses = lambda _path, _body: status
-
-        with pytest.raises(FingerprintError) as caught:
-            look(foreign, store)
-
-    assert caught.value.is_down
-    assert references.find(store, SOURCE) is not None
-
-
-def test_a_refused_connection_is_down(store: FingerprintStore) -> None:
-    """And gives no reference."""
-    with refused_port() as port, pytest.raises(FingerprintError) as caught:
-        asyncio.run(check(Asked(url=f"http://127.0.0.1:{port}/v1"), subject=SOURCE, store=store))
-
-    assert caught.value.is_down
-    assert references.find(store, SOURCE) is None
-
-
-def test_a_refused_key_is_no_other_method(store: FingerprintStore) -> None:
-    """401 says nothing about routes: it is raised as it is, and as nothing that passes."""
-    refusing = Foreign(refuses=lambda _path, _body: 401)
-    with refusing as foreign, pytest.raises(FingerprintError, match="HTTP 401") as caught:
-        look(foreign, store)
-
-    assert not caught.value.is_down
-    assert len(foreign.bodies) == 1
-
-
-def test_an_endpoint_that_hangs_is_given_up(
-    store: FingerprintStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the limit, as one that is busy."""
-    monkeypatch.setattr(checks, "LIMIT_S", 0.2)
-    let_go = threading.Event()
-    with Foreign(refuses=lambda _path, _body: None if let_go.wait(5) else 500) as foreign:
-        with pytest.raises(FingerprintError, match="it is busy, or hangs") as caught:
-            look(foreign, store)
-        let_go.set()
-
-    assert caught.value.is_down
-
-
 def test_a_renewed_reference_is_what_counts_from_then_on(store: FingerprintStore) -> None:
     """What an endpoint elsewhere has become is what its next change is told from."""
     with Foreign() as foreign:
@@ -207,41 +136,6 @@ def test_a_spoilt_reference_is_taken_anew_and_its_loss_is_said(
         assert look(foreign, store).is_changed is False
 
     assert "is spoilt; it is taken anew" in caplog.text
-
-
-def test_a_reference_that_is_broken_off_says_so(store: FingerprintStore) -> None:
-    """What it had asked is paid for; a first request that is refused cost nothing."""
-    with Foreign() as foreign:
-        foreign.refuses = lambda _path, _body: 429 if len(foreign.bodies) > 10 else None
-        with pytest.raises(FirstLookError, match="HTTP 429") as caught:
-            look(foreign, store)
-        with pytest.raises(FingerprintError) as later:
-            look(foreign, store)
-
-    assert caught.value.is_down
-    assert not isinstance(later.value, FirstLookError)
-
-
-def test_a_reply_without_end_is_not_read_to_its_end(store: FingerprintStore) -> None:
-    """It would fill the memory of who watches, and its reference the store."""
-    with Foreign(refuses=only_chats) as foreign:
-        foreign.padding = "x" * (MAX_REPLY_BYTES + 1)
-        with pytest.raises(FingerprintError, match="over 1,048,576 bytes came") as caught:
-            look(foreign, store)
-
-    assert not caught.value.is_down
-
-
-def test_an_endpoint_that_ignores_max_tokens_gives_no_longer_reference(
-    store: FingerprintStore,
-) -> None:
-    """What was not asked for does not count."""
-    with Foreign(refuses=only_chats, ignores_limits=True) as foreign:
-        look(foreign, store)
-
-    reference = references.find(store, SOURCE)
-    assert reference is not None
-    assert {len(probe.tokens) for probe in reference.probes} == {MAX_TOKENS}
 
 
 # Our own engine.

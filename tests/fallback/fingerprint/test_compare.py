@@ -171,6 +171,17 @@ def test_plain_texts_that_differ_by_themselves_are_unclear() -> None:
     assert said.why.startswith("only 0 of 5 answers came alike each time")
 
 
+def test_answers_that_say_nothing_are_no_proof_of_anything() -> None:
+    """A model that thinks first says nothing in 12 tokens: every other one was the same as it."""
+    reference = make_reference([plain(*("",) * 6)] * NUM_TAKINGS)
+
+    silent, spoken = compare(reference, plain(*("",) * 6)), compare(reference, plain(*"abcdef"))
+
+    assert silent.is_changed is None
+    assert silent.why.startswith("only 0 of 6 answers came alike each time and said something")
+    assert spoken.is_changed
+
+
 def test_methods_do_not_mix() -> None:
     """A caller's mistake, and no verdict."""
     with pytest.raises(ValueError, match="greedy taking cannot meet a scored reference"):

@@ -36,3 +36,12 @@ def test_an_impossible_token_counts_as_the_lowest(logprob: str) -> None:
 def test_a_certain_token_may_be_rounded_above_zero() -> None:
     """As engines of low precision do."""
     assert wire.read(Method.GREEDY, _reply("1e-6")).logprobs == (1e-6,)
+
+
+def test_tokens_as_long_as_a_book_are_none() -> None:
+    """Twelve of 80 kB each came as one answer, and 5 MB of them went into the store."""
+    content = [{"token": "x" * 80_000, "logprob": -1.0}] * 12
+    reply = {"choices": [{"logprobs": {"content": content}}]}
+
+    with pytest.raises(FingerprintError, match="no log probabilities"):
+        wire.read(Method.GREEDY, reply)

@@ -1,6 +1,8 @@
 """Rounds of fingerprint checks: what becomes an event, what the file says, when they run."""
 
+import asyncio
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +18,12 @@ from failsoft.fallback.fingerprint.records import FingerprintProof
 from failsoft.fallback.fingerprint.take import Asked
 from failsoft.fingerprint_status import read_fingerprints
 from failsoft.serving.ops import fingerprint_round
-from failsoft.serving.ops.fingerprint_round import CHANGED, MAX_TOLD, UNCLEAR
+from failsoft.serving.ops.fingerprint_round import (
+    CHANGED,
+    MAX_TOLD,
+    UNCLEAR,
+    FingerprintRound,
+)
 from failsoft.serving.ops.fingerprint_schedule import FingerprintSchedule
 from failsoft.store import Store
 from tests.fallback.fingerprint.foreign import Foreign
@@ -90,6 +97,28 @@ def test_a_bug_at_one_endpoint_costs_the_others_nothing(
 
     assert seen["hosted"].trouble == "a bug in failsoft: ZeroDivisionError"
     assert seen["local"].verdict == "new"
+
+
+def test_a_file_that_cannot_be_written_costs_no_endpoint_its_look(
+    rounds: Rounds, foreign: Foreign, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first OSError ended the round there; and what is told is not told again."""
+    one = FingerprintRound(rounds.settings, home=rounds.home, environ={})
+    with Foreign() as engine, Store(rounds.settings.store) as store:
+        rounds.publish(engine, "a" * 64)
+        asyncio.run(one.run(store))
+        in_its_way = rounds.home / "run" / "processes" / f"fingerprints.{os.getpid()}.tmp"
+        in_its_way.mkdir()
+        engine.weights = "two"
+        seen = [asyncio.run(one.run(store)) for _ in range(2)]
+        in_its_way.rmdir()
+        seen.append(asyncio.run(one.run(store)))
+
+    assert [standings["local"].verdict for standings in seen] == ["changed"] * 3
+    assert [standings["hosted"].verdict for standings in seen] == ["same"] * 3
+    assert rounds.events() == [(CHANGED, "local")]
+    assert caplog.text.count("what fingerprints say cannot be written") == 1
+    assert read_fingerprints(rounds.home) == seen[-1]
 
 
 def test_other_weights_under_a_version_of_ours_stay_changed_and_are_told_once(

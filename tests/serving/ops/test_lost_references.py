@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from failsoft.fingerprint_status import FingerprintStanding
-from failsoft.serving.ops.fingerprint_round import CHANGED, UNCLEAR, FingerprintRound
+from failsoft.errors import StoreError
+from failsoft.fallback.fingerprint.probes import QUESTIONS
+from failsoft.fingerprint_status import FingerprintStanding, read_fingerprints
+from failsoft.serving.ops.fingerprint_round import (
+    CHANGED,
+    MAX_TOLD,
+    UNCLEAR,
+    FingerprintRound,
+)
 from failsoft.serving.ops.reference_wait import FIRST_MS, MAX_MS, backed_off, must_wait
 from failsoft.store import Store
+from failsoft.store.fingerprints import FingerprintStore
 from tests.fallback.fingerprint.foreign import Foreign, only_chats
 from tests.serving.ops.rounds import Rounds
 
@@ -76,6 +84,51 @@ def test_a_first_look_that_is_refused_halfway_is_not_begun_at_every_round(
     assert look(rounds, clock).next_reference_at_ms is None
 
 
+def test_a_store_that_takes_no_reference_has_none_taken_at_every_round(
+    rounds: Rounds, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk can be read: 50 chats were paid every five minutes, and nobody else was seen."""
+    clock = Clock()
+
+    def full(*_arguments: object, **_rest: object) -> None:
+        raise StoreError("disk is full", url="u", may_pass=True)
+
+    with Foreign() as engine:
+        rounds.publish(engine, "a" * 64)
+        monkeypatch.setattr(FingerprintStore, "keep", full)
+        standing = look(rounds, clock)
+        asked = len(foreign.bodies)
+        look(rounds, clock)
+
+        assert asked > 48
+        assert len(foreign.bodies) == asked
+        assert standing.trouble == "its reference could not be kept: disk is full"
+        assert read_fingerprints(rounds.home)["local"].trouble == standing.trouble
+        monkeypatch.undo()
+        assert look(rounds, clock).verdict == "new"
+
+
+def test_a_change_whose_reference_is_not_kept_is_not_followed(
+    rounds: Rounds, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, and tried again later."""
+    clock = Clock()
+    look(rounds, clock)
+    foreign.weights = "two"
+
+    def full(*_arguments: object, **_rest: object) -> None:
+        raise StoreError("disk is full", url="u", may_pass=True)
+
+    monkeypatch.setattr(FingerprintStore, "replace", full)
+    standing = look(rounds, clock)
+    monkeypatch.undo()
+
+    assert (standing.verdict, standing.is_followed) == ("changed", False)
+    assert standing.next_reference_at_ms == standing.checked_at_ms + FIRST_MS
+    assert not look(rounds, clock).is_followed
+    assert look(rounds, clock).is_followed
+
+
 def test_an_endpoint_that_is_down_is_asked_at_every_round(rounds: Rounds, foreign: Foreign) -> None:
     """One request that is refused costs nothing, and it may be back."""
     clock = Clock()
@@ -93,14 +146,71 @@ def test_log_probabilities_that_are_gone_are_told_and_the_texts_compared_from_th
     clock = Clock()
     look(rounds, clock)
     foreign.has_logprobs = False
-    lost, after = look(rounds, clock), look(rounds, clock)
+    lost, still, after = (look(rounds, clock) for _ in range(3))
     foreign.weights = "two"
     other = look(rounds, clock)
 
     assert (lost.verdict, lost.why) == ("unclear", "its answers carry no log probabilities")
+    assert (lost.is_followed, still.is_followed) == (False, True)
     assert (after.verdict, other.verdict) == ("same", "changed")
     assert "text alone" in (other.why or "")
     assert rounds.events() == [(UNCLEAR, "hosted"), (CHANGED, "hosted")]
+
+
+def test_an_answer_of_no_use_at_one_look_does_not_make_other_weights_the_reference(
+    tmp_path: Path,
+) -> None:
+    """A proxy's page while a server is replaced: what came up then was compared with itself."""
+    clock = Clock()
+    with Foreign() as foreign:
+        rounds = Rounds(tmp_path, foreign)
+        look(rounds, clock)
+        foreign.refuses = only_chats
+        lost = look(rounds, clock)
+        foreign.refuses = lambda _path, _body: None
+        foreign.weights = "two"
+        after = look(rounds, clock)
+
+    assert (lost.verdict, lost.is_followed) == ("unclear", False)
+    assert after.verdict == "changed"
+    assert (after.why or "").endswith("at the worst (limit 0.1)")  # scored, as it was before
+
+
+def test_an_endpoint_that_alternates_costs_three_checks_at_a_look_once_it_is_told_no_more(
+    rounds: Rounds, foreign: Foreign
+) -> None:
+    """It cost a reference each five minutes besides: eleven checks, without end."""
+    clock = Clock()
+    asked = []
+    for number in range(MAX_TOLD + 6):
+        foreign.weights = ("one", "two")[number % 2]
+        before = len(foreign.bodies)
+        look(rounds, clock)
+        asked.append(len(foreign.bodies) - before)
+
+    assert min(asked[1:MAX_TOLD]) > 8 * len(QUESTIONS)
+    assert max(asked[MAX_TOLD + 1 :]) <= 3 * len(QUESTIONS)
+    foreign.weights = "three"
+    assert not look(rounds, clock).is_followed
+    clock.now_s += 86_400
+    assert look(rounds, clock).is_followed
+    assert look(rounds, clock).verdict == "same"
+    assert rounds.events() == [(CHANGED, "hosted")] * (MAX_TOLD + 1)
+
+
+def test_a_clock_that_was_set_back_silences_nobody(rounds: Rounds, foreign: Foreign) -> None:
+    """Events told in what is now the future counted until it came."""
+    clock = Clock()
+    clock.now_s += 400 * 86_400
+    for number in range(MAX_TOLD + 1):
+        foreign.weights = ("one", "two")[number % 2]
+        look(rounds, clock)
+    clock.now_s -= 400 * 86_400
+    foreign.weights = "three"
+
+    look(rounds, clock)
+
+    assert rounds.events() == [(CHANGED, "hosted")] * (MAX_TOLD + 1)
 
 
 def test_another_model_is_noticed_where_no_margin_is_told(rounds: Rounds, foreign: Foreign) -> None:
