@@ -25,6 +25,9 @@ class MoveRules:
     proving_s: float = 180.0
     smoking_s: float = 180.0
     draining_s: float = 60.0
+    hurried_s: float = 5.0
+    """How long the engine that has switched may take to say what it is once somebody rolls it
+    back; then the pin goes back without it. One that is not ready is not waited for."""
     answer_s: float = 60.0
     """One reply of the new engine."""
     last_words_s: float = 5.0
