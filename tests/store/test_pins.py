@@ -156,7 +156,7 @@ def test_an_abort_after_the_switch_is_refused(open_store: OpenStore) -> None:
     with pytest.raises(PinError, match="switching already: use `failsoft rollback primary"):
         store.pins.wish_abort("primary", who="bob")
     # An abort, which is refused, must not be its advice.
-    with pytest.raises(PinConflictError, match="or leave it at once .`failsoft rollback primary"):
+    with pytest.raises(PinConflictError, match=r"or leave it at once \(`failsoft rollback primary"):
         store.pins.ask(ask_for())
     with pytest.raises(PinError, match="no move of pin small is under way"):
         store.pins.wish_abort("small", who="bob")

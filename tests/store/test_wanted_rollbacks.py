@@ -102,7 +102,7 @@ def test_only_what_has_switched_and_is_not_over_is_left(open_store: OpenStore) -
     store.pins.note_file_pin("primary", V1)
     smoking = walk(store, store.pins.ask(ask_for(V2)))
 
-    with pytest.raises(PinError, match="is smoking and has not switched: .* pin abort primary"):
+    with pytest.raises(PinError, match=r"is smoking and has not switched: .* pin abort primary"):
         store.pins.ask_rollback(smoking, back_to())
     ended = store.pins.end(store.pins.switch(smoking, proof={}), MoveState.CONFIRMED)
 
@@ -120,20 +120,23 @@ def test_one_that_was_ended_as_an_orphan_is_followed_too(open_store: OpenStore) 
     assert [move.to for move in store.pins.open_moves()] == [V0]
 
 
+def ask_at_once(
+    store: Store, first: PinMove, together: threading.Barrier, taken: list[PinMove | None]
+) -> None:
+    """Ask for a rollback of *first* at the moment in which it ends."""
+    together.wait()
+    taken.append(store.pins.ask_rollback(first, back_to()))
+
+
 def test_a_rollback_that_is_asked_at_the_moment_of_the_end_is_asked_once(
     open_store: OpenStore,
 ) -> None:
     """Either the move takes it along, or whoever asks is told to ask in the ordinary way."""
     operators, supervisor = open_store(), open_store()
     for _ in range(20):
-        first, taken = switched(supervisor), list[PinMove | None]()
-        together = threading.Barrier(2)
-
-        def ask(first: PinMove = first, taken: list[PinMove | None] = taken) -> None:
-            together.wait()
-            taken.append(operators.pins.ask_rollback(first, back_to()))
-
-        thread = threading.Thread(target=ask)
+        first, together = switched(supervisor), threading.Barrier(2)
+        taken: list[PinMove | None] = []
+        thread = threading.Thread(target=ask_at_once, args=(operators, first, together, taken))
         thread.start()
         together.wait()
         supervisor.pins.end(first, MoveState.CONFIRMED)
