@@ -21,8 +21,9 @@ from failsoft.cli.pin_follow import (
 )
 from failsoft.cli.pin_place import PinPlace
 from failsoft.cli.pin_targets import covers_meanwhile
-from failsoft.errors import PinError
+from failsoft.errors import PinError, StoreError
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
+from failsoft.fallback.pins.pinned import is_same_version
 from failsoft.fallback.pins.words import digest_head, end_words, version_words
 from failsoft.pin_records import MoveAsk, PinMove, PinnedVersion
 from failsoft.run_state import SupervisorState, read_supervisor
@@ -64,7 +65,8 @@ def leave_switched(
     """
     left = store.pins.ask_rollback(first, ask)
     if left is None:
-        if not _is_at(store, ask):
+        pin = store.pins.pins().get(ask.slot)
+        if pin is None or not is_same_version(pin.version, ask.to):
             return False
         _tell_back(store, ask, place, waits=waits)
         return True
@@ -89,14 +91,6 @@ def leave_switched(
     else:
         follow_asked(store, rollback, place=place, waits=True)
     return True
-
-
-def _is_at(store: "Store", ask: MoveAsk) -> bool:
-    """Return whether the pin is where *ask* wants it."""
-    from failsoft.fallback.pins.pinned import is_same_version
-
-    pin = store.pins.pins().get(ask.slot)
-    return pin is not None and is_same_version(pin.version, ask.to)
 
 
 def _tell_back(store: "Store", ask: MoveAsk, place: PinPlace, *, waits: bool) -> None:
@@ -124,38 +118,50 @@ def _wait_served(store: "Store", ask: MoveAsk, place: PinPlace) -> tuple[int, st
     """
     finder, gone_since_s = EngineFinder(place.home), None
     while True:
-        pin = store.pins.pins().get(ask.slot)
-        if pin is None or not _is_at(store, ask):
-            raise PinError(
-                f"pin {ask.slot} was moved on meanwhile; look with `failsoft pin show {ask.slot}`",
-                slot=ask.slot,
-            )
+        # The pin's digest is noted once its engine has told it.
+        expected = _pinned_version(store, ask).digest or ask.to.digest
         engine = finder.find(ask.slot)
-        if isinstance(engine, RunningEngine):
-            digest = _reported(engine)
-            if digest is not None and digest == _digest_of(pin.version, ask.to):
-                return engine.pid, digest
-        supervisor = read_supervisor(place.home)
-        if supervisor is not None:
+        digest = _reported(engine) if isinstance(engine, RunningEngine) else None
+        if isinstance(engine, RunningEngine) and digest is not None and digest == expected:
+            return engine.pid, digest
+        if (supervisor := read_supervisor(place.home)) is not None:
             gone_since_s = None
             _check_tried(supervisor, ask.slot)
-        elif gone_since_s is None:
-            gone_since_s = time.monotonic()
-        elif time.monotonic() - gone_since_s >= GONE_S:
-            raise PinError(
-                f"pin {ask.slot} is at {version_words(ask.to)}, and `failsoft up` has ended; start "
-                "it again",
-                slot=ask.slot,
-            )
+        else:
+            gone_since_s = gone_since_s or time.monotonic()
+            if time.monotonic() - gone_since_s >= GONE_S:
+                raise PinError(
+                    f"pin {ask.slot} is at {version_words(ask.to)}, and `failsoft up` has ended; "
+                    "start it again",
+                    slot=ask.slot,
+                )
         time.sleep(POLL_S)
 
 
-def _digest_of(pinned: PinnedVersion, wanted: PinnedVersion) -> str | None:
-    """Return the digest in question; the pin's is noted once its engine has told it."""
-    return pinned.digest or wanted.digest
+def _pinned_version(store: "Store", ask: MoveAsk) -> PinnedVersion:
+    """Return the pin's version; while the store cannot be read that is what was wanted.
+
+    Raises:
+        PinError: It is another one by now.
+    """
+    try:
+        pin = store.pins.pins().get(ask.slot)
+    except StoreError:
+        return ask.to
+    if pin is None or not is_same_version(pin.version, ask.to):
+        raise PinError(
+            f"pin {ask.slot} was moved on meanwhile; look with `failsoft pin show {ask.slot}`",
+            slot=ask.slot,
+        )
+    return pin.version
 
 
 def _check_tried(supervisor: SupervisorState, slot: str) -> None:
+    """See that the engine of *slot* is not given up.
+
+    Raises:
+        PinError: It is.
+    """
     child = next((child for child in supervisor.children if child.name == slot), None)
     if child is not None and child.phase == "gave_up":
         raise PinError(

@@ -49,6 +49,7 @@ class MoveRun:
         self._is_installed = False
         self._is_ending = False
         self._is_hurried = asyncio.Event()
+        self._hurried_by = ""
         self._bring_up = BringUp(
             self._log, candidate=self._candidate, news=self._news, parts=parts, proof=self._proof
         )
@@ -65,6 +66,7 @@ class MoveRun:
     def hurry(self, rollback: WantedRollback) -> None:
         """Come to an end, since *rollback* waits for it; for a move that has switched."""
         if not self._is_hurried.is_set():
+            self._hurried_by = rollback.ask.who
             self._is_hurried.set()
             self._news.hurry(rollback)
 
@@ -137,6 +139,7 @@ class MoveRun:
         await self._candidate.end()
         self._parts.roster.release(self._slot)
         await self._take_pins()
+        await self._parts.roster.revive(self._slot)
 
     async def _prove_again(self) -> None:
         if self.move.rollback is not None:
@@ -265,8 +268,9 @@ class MoveRun:
         if not self._is_hurried.is_set():
             return f"it was not ready within {self._rules.starting_s:g} s"
         if self._is_up():
-            return f"it did not prove itself within {self._rules.hurried_s:g} s of a rollback"
-        return "it was not ready when it was rolled back"
+            within = f"within {self._rules.hurried_s:g} s"
+            return f"it did not prove itself {within} after {self._hurried_by} rolled it back"
+        return f"it was not ready when {self._hurried_by} rolled it back"
 
     async def _go_back(self, why: str, then: str) -> None:
         """Give the pin back and have its engine started again."""

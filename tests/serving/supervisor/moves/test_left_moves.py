@@ -56,7 +56,8 @@ def test_an_engine_that_hangs_after_the_switch_is_left_within_seconds(tmp_path: 
 
         assert ended.state is MoveState.FAILED
         assert ended.reason == (
-            "draining: it did not prove itself within 0.5 s of a rollback; the pin went back"
+            "draining: it did not prove itself within 0.5 s after bob rolled it back; "
+            "the pin went back"
         )
         assert pins.after(first) is None
         pins.up.wait_for(lambda: pins.serving()[0] == "v1")
@@ -79,7 +80,7 @@ def test_an_engine_that_is_not_ready_after_the_switch_is_not_waited_for(tmp_path
         assert rollback is not None
 
         assert ended.state is MoveState.FAILED
-        assert "draining: it was not ready when it was rolled back" in (ended.reason or "")
+        assert "draining: it was not ready when bob rolled it back" in (ended.reason or "")
         assert rollback.left is not None
         assert (rollback.left.name, rollback.to.name) == ("v2", "v1")
         assert pins.end_of(rollback).state is MoveState.CONFIRMED
@@ -106,7 +107,7 @@ def test_the_wish_outlives_its_supervisor(tmp_path: Path) -> None:
         ended = pins.end_of(first)
 
         assert ended.state is MoveState.FAILED
-        assert "it was not ready when it was rolled back; the pin went back" in (ended.reason or "")
+        assert "it was not ready when bob rolled it back; the pin went back" in (ended.reason or "")
         assert pins.serving()[0] == "v1"
         assert store.pins.open_moves() == []
 
