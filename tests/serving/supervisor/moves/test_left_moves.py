@@ -28,9 +28,13 @@ def test_a_drain_goes_on_beside_the_rollback(tmp_path: Path) -> None:
         ended = pins.end_of(first)
         rollback = pins.after(first)
         assert rollback is not None
+        also = pins.stall("v3", MoveState.DRAINING)
+        pins.wait(rollback, MoveState.DRAINING)
+        pins.up.wait_for(lambda: pins.up.child("primary.old2") is not None)
+        names = [child.name for child in pins.up.state.children]
+        also.unlink()
         rolled = pins.end_of(rollback)
         serving = pins.serving()
-        names = [child.name for child in pins.up.state.children]
 
         assert (ended.state, rolled.state) == (MoveState.CONFIRMED, MoveState.CONFIRMED), rolled
         assert (rolled.kind, rolled.who, rolled.why) == ("rollback", "bob", "callers complain")
@@ -38,6 +42,7 @@ def test_a_drain_goes_on_beside_the_rollback(tmp_path: Path) -> None:
         assert is_alive(old)
         assert pins.up.child("primary.old") is not None
         assert len(names) == len(set(names)), "two engines leave at once"
+        assert "primary.old" in names
         assert any("bob rolls it back to v1: callers complain" in line for line in pins.up.said)
         stall.unlink()
         pins.up.wait_for(lambda: not is_alive(old))
@@ -64,6 +69,28 @@ def test_an_engine_that_hangs_after_the_switch_is_left_within_seconds(tmp_path: 
         assert pins.store.pins.open_moves() == []
         hang.unlink()
         assert pins.move().state is MoveState.CONFIRMED
+
+
+def test_a_rollback_to_another_version_waits_until_the_pin_is_back(tmp_path: Path) -> None:
+    """An engine that replaces another made the move fail that came at that moment."""
+    with moving_up(tmp_path, moves={"hurried_s": 0.3}) as pins:
+        assert pins.move("v2").state is MoveState.CONFIRMED
+        first, stall, _ = drained(pins)
+        hang = pins.stall("v3", MoveState.PROVING)
+        stall.write_text("starting")  # v2 takes its time to be back
+        pins.roll_back(first, "v1", accept_unproven=True)
+        ended = pins.end_of(first)
+        rollback = pins.after(first)
+        assert rollback is not None
+        pins.wait(rollback, MoveState.CHECKING)
+        threading.Event().wait(0.5)
+        waits = pins.now(rollback).state
+        stall.unlink()
+
+        assert (ended.state, waits) == (MoveState.FAILED, MoveState.CHECKING)
+        assert pins.end_of(rollback).state is MoveState.CONFIRMED
+        assert pins.serving()[0] == "v1"
+        hang.unlink()
 
 
 def test_an_engine_that_is_not_ready_after_the_switch_is_not_waited_for(tmp_path: Path) -> None:
