@@ -25,7 +25,7 @@ from failsoft.errors import PinError, StoreError
 from failsoft.fallback.discovery import EngineFinder, RunningEngine
 from failsoft.fallback.pins.pinned import is_same_version
 from failsoft.fallback.pins.words import digest_head, end_words, version_words
-from failsoft.pin_records import MoveAsk, PinMove, PinnedVersion
+from failsoft.pin_records import MoveAsk, PinMove, PinnedVersion, Swap
 from failsoft.run_state import SupervisorState, read_supervisor
 
 if TYPE_CHECKING:
@@ -42,13 +42,18 @@ def follow_asked(store: "Store", move: PinMove, *, place: PinPlace, waits: bool)
         PinError: It was not confirmed.
     """
     tell_start(move)
-    if move.swap == "stop-first":
-        for line in covers_meanwhile(move.slot, place.running or place.settings):
-            typer.echo(f"warning: {line} (`failsoft pin abort {move.slot}`)", err=True)
+    _warn_of_gap(move.slot, move.swap, place)
     if waits:
         tell_end(follow_to_end(store, move, home=place.home))
     else:
         typer.echo(f"asked; see it with `failsoft pin show {move.slot}`")
+
+
+def _warn_of_gap(slot: str, swap: Swap, place: PinPlace) -> None:
+    """Say who answers while no engine serves *slot*."""
+    if swap == "stop-first":
+        for line in covers_meanwhile(slot, place.running or place.settings):
+            typer.echo(f"warning: {line} (`failsoft pin abort {slot}`)", err=True)
 
 
 def leave_switched(
@@ -80,6 +85,7 @@ def leave_switched(
             f"{left.slot} --orphaned` ends it"
         )
     if not waits:
+        _warn_of_gap(ask.slot, ask.swap, place)
         typer.echo(f"asked; see it with `failsoft pin show {left.slot}`")
         return True
     ended = follow_to_end(store, left, home=place.home, is_left=True)

@@ -181,13 +181,14 @@ def test_it_is_asked_without_waiting_and_of_two_the_first_wins(home: PinHome, ru
     home.publish_supervisor()
     switched(home)
 
-    asked = run("rollback", "primary", "--no-wait", "--who", "bob", *WHY)
+    asked = run("rollback", "primary", "--no-wait", "--swap", "stop-first", "--who", "bob", *WHY)
     second = run("rollback", "primary", "--who", "eve", *WHY)
     moved = run("pin", "set", "primary", "v3", *WHY)
     shown = run("pin", "show", "primary").out
     (document,) = json.loads(run("pin", "show", "primary", "--json").out)["pins"]
 
     assert (asked.code, asked.out) == (0, "asked; see it with `failsoft pin show primary`\n")
+    assert "ladder chat has kept replies only, and all other calls FAIL" in asked.err
     for done in (second, moved):
         assert done.code == 1
         assert "ann moves it to v2 already" in done.err
