@@ -33,6 +33,11 @@ class MoveKind(StrEnum):
         """Whether the slot follows the settings file after such a move."""
         return self in (MoveKind.FILE, MoveKind.FOLLOW_FILE)
 
+    @property
+    def goes_back(self) -> bool:
+        """Whether its target is a version that held the slot before."""
+        return self in (MoveKind.ROLLBACK, MoveKind.AUTOMATIC)
+
 
 class MoveState(StrEnum):
     """How far a move is."""
@@ -113,6 +118,18 @@ class MoveAsk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WantedRollback:
+    """A rollback that was asked for while a move had switched and was not over yet.
+
+    Whoever carries that move out waits for nothing more, and its end is the rollback's beginning.
+    """
+
+    ask: MoveAsk
+    move_id: str | None = None
+    """The move it became; None before that, and where the pin was at its target by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MoveStep:
     """When a move entered a state."""
 
@@ -142,11 +159,13 @@ class PinMove:
     owner: str | None
     """Which supervisor carries it out; None until one does."""
     abort_by: str | None
-    """Who wants it taken back; None while nobody does."""
+    """Who wants it taken back before its switch; None while nobody does."""
     reason: str | None
     """Why it did not come through, and what to do next; None while it does."""
     proof_json: str | None
     """What shows that the new version runs; None before there is anything."""
+    rollback: WantedRollback | None = None
+    """What is to follow it, asked for after its switch; None while nobody wants that."""
 
     @property
     def asked_at_ms(self) -> int:

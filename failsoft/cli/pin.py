@@ -115,13 +115,21 @@ def rollback(
     who: Who = None,
     no_wait: NoWait = False,
 ) -> None:
-    """Move SLOT back to a version that held it before; asks nothing, and proves what runs."""
+    """Move SLOT back to a version that held it before; asks nothing, and proves what runs.
+
+    A move that has switched is not waited for: the old engine drains on beside the rollback.
+    """
     from failsoft.cli.pin_move import MoveWish, move_pin
     from failsoft.cli.pin_targets import version_to_go_back_to
 
-    kind = MoveKind.ROLLBACK
     wish = MoveWish(
-        slot=slot, kind=kind, why=why, who=who, swap=swap, accept_unproven=accept_unproven
+        slot=slot,
+        kind=MoveKind.ROLLBACK,
+        why=why,
+        who=who,
+        swap=swap,
+        accept_unproven=accept_unproven,
+        names_target=to is not None,
     )
 
     def choose(

@@ -4,8 +4,8 @@ The move is the supervisor's: whoever stops following leaves it as it is.
 """
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,28 +27,44 @@ GONE_S = 10.0
 _CTRL_C_EXIT = 130
 
 
-def follow_to_end(store: "Store", move: PinMove, *, home: Path) -> PinMove:
+def follow_to_end(store: "Store", move: PinMove, *, home: Path, is_left: bool = False) -> PinMove:
     """Print each state as it is entered; return the move once it is over.
 
     Ctrl-C ends the command by exit 130, and the move goes on.
 
+    Args:
+        store: Where it is.
+        move: It; of one that *is_left* for a rollback only what comes now is told.
+        home: Whose supervisor carries it out.
+        is_left: Whether its end is the beginning of what the command asked for.
+
     Raises:
         PinError: Its supervisor has ended.
     """
+    num_told = len(move.steps) if is_left else 0
+    with leaving_it_to_the_supervisor(move.slot, can_abort=not is_left):
+        return Follower(store, move, home=home, tell=tell, num_told=num_told).run()
+
+
+@contextmanager
+def leaving_it_to_the_supervisor(slot: str, *, can_abort: bool) -> Iterator[None]:
+    """Have Ctrl-C end the command by exit 130, and say how to go on.
+
+    Args:
+        slot: What is moved.
+        can_abort: Whether an abort would be taken.
+    """
     try:
-        return Follower(store, move, home=home, tell=_tell).run()
+        yield
     except KeyboardInterrupt:
-        slot = move.slot
-        _tell(
-            f"the move goes on; see it with `failsoft pin show {slot}`, take it back with "
-            f"`failsoft pin abort {slot}`"
-        )
+        back = f", take it back with `failsoft pin abort {slot}`" if can_abort else ""
+        tell(f"the move goes on; see it with `failsoft pin show {slot}`{back}")
         raise typer.Exit(_CTRL_C_EXIT) from None
 
 
 def tell_start(move: PinMove) -> None:
     """Say what was asked."""
-    _tell(f"pin {move.slot}: from {version_words(move.left)} to {version_words(move.to)}")
+    tell(f"pin {move.slot}: from {version_words(move.left)} to {version_words(move.to)}")
 
 
 def tell_end(move: PinMove) -> None:
@@ -62,7 +78,7 @@ def tell_end(move: PinMove) -> None:
             f"pin {move.slot}: {end_words(move)}; it runs {what_runs_now(move)}", slot=move.slot
         )
     for line in proof_words(move):
-        _tell(f"          {line}")
+        tell(f"          {line}")
     typer.echo(f"pin {move.slot} runs {version_words(move.to)}: {end_words(move)}")
 
 
@@ -86,6 +102,7 @@ class Follower:
         move: As it was asked.
         home: Whose supervisor carries it out.
         tell: Given each line.
+        num_told: How many of its states are not told any more.
         clock: UTC epoch seconds.
         sleep: Waits.
     """
@@ -97,6 +114,7 @@ class Follower:
         *,
         home: Path,
         tell: Callable[[str], None],
+        num_told: int = 0,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -106,7 +124,7 @@ class Follower:
         self._tell = tell
         self._clock = clock
         self._sleep = sleep
-        self._num_told = 0
+        self._num_told = num_told
         self._gone_since_s: float | None = None
         self._hints: set[str] = set()
 
@@ -165,6 +183,7 @@ class Follower:
             self._tell(line)
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
+    """Print *line* beside what a command puts out."""
     with suppress(BrokenPipeError):
         typer.echo(line, err=True)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from failsoft.cli.pin_follow import follow_to_end, tell_end, tell_start
+from failsoft.cli.pin_leave import follow_asked, leave_switched
 from failsoft.cli.pin_place import PinPlace, find_place, operator
-from failsoft.cli.pin_targets import check_slot, check_why, covers_meanwhile
+from failsoft.cli.pin_targets import check_slot, check_why
 from failsoft.errors import PinError
 from failsoft.fallback.pins.evidence import judge_evidence
-from failsoft.fallback.pins.history import was_confirmed
+from failsoft.fallback.pins.history import as_confirmed, was_confirmed
 from failsoft.fallback.pins.pinned import is_same_version, pinned_version
 from failsoft.fallback.pins.words import version_words
 from failsoft.pin_records import MoveAsk, MoveKind, PinMove, PinnedVersion, Swap
@@ -38,6 +38,8 @@ class MoveWish:
     why: str
     swap: Swap
     accept_unproven: bool
+    names_target: bool = True
+    """Whether it says where to go; else that is the version before."""
 
 
 def move_pin(wish: MoveWish, choose: Choose, *, waits: bool) -> None:
@@ -54,33 +56,58 @@ def move_pin(wish: MoveWish, choose: Choose, *, waits: bool) -> None:
     if place.trouble is not None:
         typer.echo(f"warning: {place.trouble}; going by what runs", err=True)
     with place.open_store() as store:
-        _refuse_second(wish.slot, store)
+        first = _switched_move(wish, store)
         moves = store.pins.history(wish.slot)
         now = _pinned_now(wish.slot, store, place)
+        if first is not None:  # what it left is where to go, whatever becomes of it
+            moves, now = as_confirmed(moves, first), first.to
         target = choose(place, moves, now)
         if now is not None and is_same_version(now, target):
-            typer.echo(f"pin {wish.slot} is at {version_words(now)} already; nothing to move")
+            _tell_there_already(wish, first, now)
             return
         _check_evidence(store, wish, target, now, moves)
-        move = store.pins.ask(
-            MoveAsk(
-                slot=wish.slot,
-                kind=wish.kind,
-                to=target,
-                who=one_line(wish.who or "") or operator(),
-                why=why,
-                swap=wish.swap,
-                accept_unproven=wish.accept_unproven,
-            )
+        ask = MoveAsk(
+            slot=wish.slot,
+            kind=wish.kind,
+            to=target,
+            who=one_line(wish.who or "") or operator(),
+            why=why,
+            swap=wish.swap,
+            accept_unproven=wish.accept_unproven,
         )
-        tell_start(move)
-        if wish.swap == "stop-first":
-            for line in covers_meanwhile(wish.slot, place.running or place.settings):
-                typer.echo(f"warning: {line} (`failsoft pin abort {wish.slot}`)", err=True)
-        if waits:
-            tell_end(follow_to_end(store, move, home=place.home))
-        else:
-            typer.echo(f"asked; see it with `failsoft pin show {wish.slot}`")
+        if first is None or not leave_switched(store, first, ask, place=place, waits=waits):
+            follow_asked(store, store.pins.ask(ask), place=place, waits=waits)
+
+
+def _switched_move(wish: MoveWish, store: "Store") -> PinMove | None:
+    """Return the move under way that the wished rollback is to leave; None where none is.
+
+    Raises:
+        PinConflictError: One is, and it cannot be left so.
+    """
+    from failsoft.store.pins import conflict_with
+
+    move = store.pins.open_move(wish.slot)
+    if move is None:
+        return None
+    # What a rollback left is the bad version: nobody goes there without saying so.
+    is_clear = wish.names_target or not move.kind.goes_back
+    if not (wish.kind.goes_back and move.state.is_switched and is_clear):
+        raise conflict_with(move)
+    return move
+
+
+def _tell_there_already(wish: MoveWish, first: PinMove | None, now: PinnedVersion) -> None:
+    """Say that there is nothing to move.
+
+    Raises:
+        PinConflictError: *first* has not shown yet that this is so.
+    """
+    from failsoft.store.pins import conflict_with
+
+    if first is not None:
+        raise conflict_with(first)
+    typer.echo(f"pin {wish.slot} is at {version_words(now)} already; nothing to move")
 
 
 def _pinned_now(slot: str, store: "Store", place: PinPlace) -> PinnedVersion | None:
@@ -89,18 +116,6 @@ def _pinned_now(slot: str, store: "Store", place: PinPlace) -> PinnedVersion | N
         return pin.version
     name = place.settings.pins.get(slot)
     return None if name is None else pinned_version(name, place.settings.versions)
-
-
-def _refuse_second(slot: str, store: "Store") -> None:
-    """Refuse while a move is under way: what is pinned now is about to change.
-
-    Raises:
-        PinConflictError: One is.
-    """
-    from failsoft.store.pins import conflict_with
-
-    if (move := store.pins.open_move(slot)) is not None:
-        raise conflict_with(move)
 
 
 def _check_evidence(

@@ -19,9 +19,10 @@ from failsoft.fallback.pins.words import (
     progress_words,
     proof_words,
     read_proof,
+    rollback_words,
     version_words,
 )
-from failsoft.pin_records import MoveKind, Pin, PinMove, PinnedVersion
+from failsoft.pin_records import MoveKind, Pin, PinMove, PinnedVersion, WantedRollback
 
 if TYPE_CHECKING:
     from failsoft.store.store import Store
@@ -156,7 +157,14 @@ def move_document(move: PinMove) -> dict[str, Any]:
         "left": None if move.left is None else _version_document(move.left),
         "to": _version_document(move.to),
         "proof": read_proof(move),
+        "rollback": None if move.rollback is None else _rollback_document(move.rollback),
     }
+
+
+def _rollback_document(wanted: WantedRollback) -> dict[str, Any]:
+    """Return what is to follow a move as JSON values."""
+    document = asdict(wanted.ask)
+    return {**document, "to": _version_document(wanted.ask.to), "move_id": wanted.move_id}
 
 
 def _version_document(version: PinnedVersion) -> dict[str, Any]:
@@ -244,6 +252,8 @@ def print_history(moves: Sequence[PinMove], pins: Mapping[str, Pin], *, store_ur
             typer.echo(f"  by {move.who}: {move.why}")
         if not move.kind.is_by_file:  # those are noted, not carried out
             typer.echo(f"  {end_words(move)}{_taken(move)}")
+        if move.rollback is not None:
+            typer.echo(f"  {rollback_words(move.rollback)}")
     if not moves:
         typer.echo(f"no pin was ever noted or moved in the store {store_url}")
 

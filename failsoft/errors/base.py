@@ -99,11 +99,7 @@ class PinConflictError(PinError):
         move: It (`failsoft.pin_records.PinMove`).
     """
 
-    def __init__(self, *, slot: str, move: object, words: str, is_switched: bool) -> None:
+    def __init__(self, *, slot: str, move: object, words: str, then: str) -> None:
         look = f"wait for its end (`failsoft pin show {slot}`)"
-        # After the switch an abort is refused: whoever rolls back must not be sent around.
-        then = (
-            ", then ask again" if is_switched else f" or take it back (`failsoft pin abort {slot}`)"
-        )
         super().__init__(f"pin {slot}: {words}; {look}{then}", slot=slot)
         self.move = move

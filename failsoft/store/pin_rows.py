@@ -1,9 +1,19 @@
 """Pins and moves into rows and back; the only place that knows both."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
-from failsoft.pin_records import MoveKind, MoveState, MoveStep, Pin, PinMove, PinnedVersion
+from failsoft.pin_records import (
+    MoveAsk,
+    MoveKind,
+    MoveState,
+    MoveStep,
+    Pin,
+    PinMove,
+    PinnedVersion,
+    WantedRollback,
+)
 
 
 def version_values(side: str, version: PinnedVersion) -> dict[str, str | None]:
@@ -57,7 +67,25 @@ def move_of(row: Any) -> PinMove:
         abort_by=row.abort_by,
         reason=row.reason,
         proof_json=row.proof_json,
+        rollback=rollback_of(row.slot, row.rollback_json),
     )
+
+
+def rollback_json(wanted: WantedRollback) -> str:
+    """Return what the row of the move that *wanted* is to follow keeps of it; its slot is that."""
+    ask = asdict(wanted.ask)
+    del ask["slot"]
+    return json.dumps({**ask, "move_id": wanted.move_id})
+
+
+def rollback_of(slot: str, told: str | None) -> WantedRollback | None:
+    """Return what `rollback_json` kept for a move of *slot*; None where nothing is kept."""
+    if told is None:
+        return None
+    raw = json.loads(told)
+    move_id = raw.pop("move_id")
+    to, kind = PinnedVersion(**raw.pop("to")), MoveKind(raw.pop("kind"))
+    return WantedRollback(ask=MoveAsk(slot=slot, kind=kind, to=to, **raw), move_id=move_id)
 
 
 def _version(row: Any, side: str) -> PinnedVersion | None:

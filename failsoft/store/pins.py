@@ -15,9 +15,23 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from failsoft.errors import PinConflictError, PinError
-from failsoft.pin_records import MoveAsk, MoveKind, MoveState, Pin, PinMove, PinnedVersion
+from failsoft.pin_records import (
+    MoveAsk,
+    MoveKind,
+    MoveState,
+    Pin,
+    PinMove,
+    PinnedVersion,
+    WantedRollback,
+)
 from failsoft.store.database import Database
-from failsoft.store.pin_rows import move_of, pin_of, version_values
+from failsoft.store.pin_rows import (
+    move_of,
+    pin_of,
+    rollback_json,
+    rollback_of,
+    version_values,
+)
 from failsoft.store.rows import one_line
 from failsoft.store.schema import pin_moves, pins
 
@@ -29,6 +43,7 @@ _MAX_REASON_CHARS = 10_000
 
 _IS_OPEN = pin_moves.c.ended_at_ms.is_(None)
 _TAKES_ABORT = [state.value for state in MoveState if not state.is_end and not state.is_switched]
+_TAKES_ROLLBACK = [state.value for state in MoveState if not state.is_end and state.is_switched]
 
 
 class PinStore:
@@ -169,6 +184,45 @@ class PinStore:
             raise self._conflict(ask.slot) from exc  # PostgreSQL: both asked at once
         return self._known(move_id)
 
+    def ask_rollback(self, move: PinMove, ask: MoveAsk) -> PinMove | None:
+        """Have *ask* follow *move*, which has switched: the end of that is the beginning of it.
+
+        Both are one transaction, so nobody comes in between, and it does not matter who of those
+        that carry the move out, or asked, is killed. Where the pin is at the target by then, as
+        when *move* failed and gave it back, nothing follows.
+
+        Returns:
+            The move with `PinMove.rollback`; None when it was over already.
+
+        Raises:
+            PinConflictError: Another rollback is to follow it.
+            PinError: It has not switched: it takes an abort.
+        """
+        clean = replace(ask, who=one_line(ask.who), why=one_line(ask.why))
+        is_free = sa.and_(
+            pin_moves.c.move_id == move.move_id,
+            _IS_OPEN,
+            pin_moves.c.state.in_(_TAKES_ROLLBACK),
+            pin_moves.c.rollback_json.is_(None),
+        )
+        wanted = rollback_json(WantedRollback(ask=clean))
+        with self._database.write() as connection:
+            is_taken = connection.execute(
+                sa.update(pin_moves).where(is_free).values(rollback_json=wanted)
+            ).rowcount
+        now = self._known(move.move_id)
+        if is_taken:
+            return now
+        if now.state.is_end:
+            return None
+        if now.rollback is None:
+            raise PinError(
+                f"the move of pin {move.slot} is {now.state.value} and has not switched: take it "
+                f"back with `failsoft pin abort {move.slot}`",
+                slot=move.slot,
+            )
+        raise conflict_with(now)
+
     def wish_abort(self, slot: str, *, who: str) -> PinMove:
         """Ask that the move of *slot* be taken back; its supervisor does it.
 
@@ -184,8 +238,8 @@ class PinStore:
             what = (
                 f"no move of pin {slot} is under way"
                 if move is None
-                else f"the move of pin {slot} is {move.state} already; wait for its "
-                f"end (`failsoft pin show {slot}`), then use `failsoft rollback {slot}`"
+                else f"the move of pin {slot} is {move.state} already: use `failsoft rollback "
+                f"{slot} --why TEXT`, which does not wait for its end"
             )
             raise PinError(what, slot=slot)
         return self._known(taken)
@@ -287,6 +341,8 @@ class PinStore:
     ) -> PinMove:
         """End *move*; one that was switched and is not confirmed gives its pin back.
 
+        A rollback that is to follow it is asked for in the same moment (`ask_rollback`).
+
         Raises:
             PinError: Somebody else moved on with it.
         """
@@ -303,7 +359,26 @@ class PinStore:
             self._enter(connection, move, state, values)
             if state is not MoveState.CONFIRMED:
                 self._give_back(connection, move)
+            self._ask_wanted(connection, move)
         return self._known(move.move_id)
+
+    def _ask_wanted(self, connection: sa.Connection, move: PinMove) -> None:
+        """Ask for the rollback that is to follow *move*, which has ended in this transaction."""
+        is_it = pin_moves.c.move_id == move.move_id
+        told = connection.execute(sa.select(pin_moves.c.rollback_json).where(is_it)).scalar()
+        wanted = rollback_of(move.slot, told)
+        if wanted is None:
+            return
+        row = connection.execute(sa.select(pins).where(pins.c.slot == move.slot)).first()
+        left = None if row is None else pin_of(row).version
+        if left is not None and _is_known_as(left, wanted.ask.to):
+            return
+        now_ms = self._now_ms()
+        move_id = _new_id(connection, now_ms)
+        values = self._new_move(move_id, wanted.ask, left=left, now_ms=now_ms)
+        connection.execute(sa.insert(pin_moves).values(values))
+        became = rollback_json(replace(wanted, move_id=move_id))
+        connection.execute(sa.update(pin_moves).where(is_it).values(rollback_json=became))
 
     def _give_back(self, connection: sa.Connection, move: PinMove) -> None:
         """Point the pin at what *move* left, if it points at what *move* brought."""
@@ -420,6 +495,12 @@ def _is_same(one: PinnedVersion, other: PinnedVersion) -> bool:
     return (one.name, one.settings_json) == (other.name, other.settings_json)
 
 
+def _is_known_as(one: PinnedVersion, other: PinnedVersion) -> bool:
+    """Return whether they are the same as far as that can be told without the settings' rules."""
+    is_same_digest = one.digest is not None and one.digest == other.digest
+    return is_same_digest or _is_same(one, other)
+
+
 def _put_pin(connection: sa.Connection, pin: Pin) -> None:
     values = version_values("version", pin.version) | {
         "is_moved": pin.is_moved,
@@ -441,10 +522,18 @@ def _is_second(exc: Exception) -> bool:
 
 def conflict_with(move: PinMove) -> PinConflictError:
     """Return what a second move of its slot is told while *move* is under way."""
+    slot = move.slot
     words = f"{move.who} moves it to {move.to.name} already (it is {move.state.value})"
-    return PinConflictError(
-        slot=move.slot, move=move, words=words, is_switched=move.state.is_switched
-    )
+    # After the switch an abort is refused: whoever rolls back must not be sent around.
+    if (wanted := move.rollback) is not None:
+        words += f", and {wanted.ask.who} rolls it back to {wanted.ask.to.name}"
+        then = ", then ask again"
+    elif move.state.is_switched:
+        to = " --to VERSION" if move.kind.goes_back else ""
+        then = f", or leave it at once (`failsoft rollback {slot}{to} --why TEXT`)"
+    else:
+        then = f" or take it back (`failsoft pin abort {slot}`)"
+    return PinConflictError(slot=slot, move=move, words=words, then=then)
 
 
 def _new_id(connection: sa.Connection, now_ms: int) -> str:

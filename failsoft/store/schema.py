@@ -17,7 +17,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0003"
+HEAD = "0004"
 """The revision this code reads and writes; the last one in ``migrations/versions``."""
 
 IS_FAILURE = (
@@ -194,6 +194,7 @@ pin_moves = Table(
     Column("abort_by", Text),
     Column("reason", Text),
     Column("proof_json", Text),
+    Column("rollback_json", Text),
     Index("pin_moves_by_slot", "slot", "move_id"),
     Index(
         "pin_moves_open",

@@ -10,9 +10,7 @@ from datetime import UTC, datetime
 
 from failsoft.config.settings import Settings
 from failsoft.fallback.pins.pinned import is_same_version, pinned_version
-from failsoft.pin_records import MoveKind, MoveState, Pin, PinMove, PinnedVersion
-
-_GOES_BACK = frozenset({MoveKind.ROLLBACK, MoveKind.AUTOMATIC})
+from failsoft.pin_records import MoveState, Pin, PinMove, PinnedVersion
 
 
 def version_stack(moves: Iterable[PinMove]) -> list[PinnedVersion]:
@@ -29,7 +27,7 @@ def version_stack(moves: Iterable[PinMove]) -> list[PinnedVersion]:
             # Such as a new price: no other version, and its digest is known already.
             stack[-1] = replace(move.to, digest=move.to.digest or stack[-1].digest)
             continue
-        if move.kind in _GOES_BACK and (at := _index(stack, move.to)) is not None:
+        if move.kind.goes_back and (at := _index(stack, move.to)) is not None:
             del stack[at:]
         stack.append(move.to)
     return stack
@@ -43,6 +41,12 @@ def rollback_target(moves: Iterable[PinMove]) -> PinnedVersion | None:
     """
     stack = version_stack(moves)
     return stack[-2] if len(stack) > 1 else None
+
+
+def as_confirmed(moves: Iterable[PinMove], open_move: PinMove) -> list[PinMove]:
+    """Return *moves* as they are to be, once *open_move*, which has switched, is confirmed."""
+    done = replace(open_move, state=MoveState.CONFIRMED)
+    return [done, *(move for move in moves if move.move_id != open_move.move_id)]
 
 
 def held_versions(moves: Iterable[PinMove]) -> list[PinnedVersion]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from failsoft.pin_records import MoveKind, MoveState, PinMove, PinnedVersion
+from failsoft.pin_records import MoveKind, MoveState, PinMove, PinnedVersion, WantedRollback
 
 DIGEST_CHARS = 12
 
@@ -55,11 +55,19 @@ def state_s(move: PinMove, *, now_ms: int) -> float:
 def progress_words(move: PinMove, *, now_ms: int) -> str:
     """Return a move under way in one line."""
     wish = f"; {move.abort_by} wants it taken back" if move.abort_by is not None else ""
+    if move.rollback is not None:
+        wish += f"; {rollback_words(move.rollback)}"
     return (
         f"{kind_words(move.kind)} to {version_words(move.to)}: {move.state.value} for "
         f"{state_s(move, now_ms=now_ms):.1f} s, asked {took_s(move, now_ms=now_ms):.1f} s ago by "
         f"{move.who}: {move.why}{wish}"
     )
+
+
+def rollback_words(wanted: WantedRollback) -> str:
+    """Return who wants a move that has switched rolled back, where to, and why."""
+    ask = wanted.ask
+    return f"{ask.who} rolls it back to {version_words(ask.to)}: {ask.why}"
 
 
 def end_words(move: PinMove) -> str:

@@ -74,6 +74,11 @@ class Roster:
         seated = (seated.keeper for seated in self._seated())
         return list(dict.fromkeys([*seated, *self._leaving]))
 
+    @property
+    def leaving(self) -> list[Keeper]:
+        """Those that were told to end, and have not yet."""
+        return [keeper for keeper in self._leaving if not keeper.task.done()]
+
     def follow(self, needs: Sequence[EngineNeed]) -> Change:
         """Bring the engines in line with *needs*; returns at once."""
         wanted = {need.slot: need for need in needs}
@@ -96,7 +101,8 @@ class Roster:
         for slot, seat in self._seats.items():
             if seat.successor is not None and seat.successor.keeper is keeper:
                 before, seat.current, seat.successor = seat.current, seat.successor, None
-                before.keeper.name, keeper.name = f"{slot}.old", slot
+                self._call_old(before.keeper, slot)
+                keeper.name = slot
                 self._see_off(before.keeper, after_s=self._handover_s)
                 return
 
@@ -152,7 +158,8 @@ class Roster:
         seat = self._seats[slot]
         assert seat.trial is not None, "only what was tried out is installed"
         before, seat.current, seat.trial = seat.current, Seated(need, seat.trial), None
-        before.keeper.name, seat.current.keeper.name = f"{slot}.old", slot
+        self._call_old(before.keeper, slot)
+        seat.current.keeper.name = slot
         self._see_off(before.keeper, after_s=self._handover_s)
         self._on_change()
         return before.keeper
@@ -163,7 +170,7 @@ class Roster:
         It is stopped also where nobody waits for that any more.
         """
         keeper = self._seats[slot].current.keeper
-        keeper.name = f"{slot}.old"
+        self._call_old(keeper, slot)
         self._see_off(keeper)
         await asyncio.wait({keeper.task})
 
@@ -172,6 +179,14 @@ class Roster:
         seat = self._seats[slot]
         seat.current = Seated(seat.current.need, self._make(seat.current.need, slot))
         return seat.current.keeper
+
+    async def revive(self, slot: str) -> None:
+        """Start anew what sits at *slot* if it was told to end, and nothing takes its place."""
+        seat = self._seats.get(slot)
+        if seat is None or seat.successor is not None or seat.current.keeper.phase != "stopping":
+            return
+        await self.empty(slot)
+        self.restart(slot)
 
     def retry(self) -> None:
         """Try again what was given up or waits."""
@@ -213,12 +228,21 @@ class Roster:
     def _vacate(self, seat: _Seat, *, is_renamed: bool = False) -> None:
         """See off who sits there; *is_renamed* when another engine may take the name."""
         if is_renamed:
-            seat.current.keeper.name = f"{seat.current.need.slot}.old"
+            self._call_old(seat.current.keeper, seat.current.need.slot)
         self._see_off(seat.current.keeper)
         if seat.successor is not None:
             self._see_off(seat.successor.keeper)
         if seat.trial is not None:
             self._see_off(seat.trial)
+
+    def _call_old(self, keeper: Keeper, slot: str) -> None:
+        """Free the name of *slot* from *keeper*, which leaves; another one may still leave."""
+        if keeper in self._leaving:
+            return
+        taken, number = {other.name for other in self._leaving}, 1
+        while (name := f"{slot}.old{number if number > 1 else ''}") in taken:
+            number += 1
+        keeper.name = name
 
     def _see_off(self, keeper: Keeper, *, after_s: float = 0) -> None:
         if keeper in self._leaving or keeper.task.done():

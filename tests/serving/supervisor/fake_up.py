@@ -1,7 +1,8 @@
 """Run as a program: ``failsoft up`` over fake children, with short clocks.
 
 ``python -m tests.serving.supervisor.fake_up JSON ARGS…``; the JSON holds the folder of the log,
-what each child is to do by its name or its version's, and clocks.
+what each child is to do by its name or its version's, clocks, and bugs: how many times a method
+of a move raises before it works.
 """
 
 import json
@@ -16,7 +17,7 @@ from failsoft.fallback.discovery import RunningEngine
 from failsoft.fallback.fingerprint.records import Comparison, FingerprintProof, Reported
 from failsoft.serving.supervisor import plan
 from failsoft.serving.supervisor.backoff import RestartRules
-from failsoft.serving.supervisor.moves import weights
+from failsoft.serving.supervisor.moves import candidate, run, weights
 from failsoft.serving.supervisor.moves.rules import MoveRules
 from failsoft.serving.supervisor.needs import EngineNeed
 from failsoft.serving.supervisor.watch import WatchRules
@@ -79,6 +80,21 @@ class FakeCommands:
         )
 
 
+def break_moves(name: str, num_times: int) -> None:
+    """Have the method ``CLASS.METHOD`` of moves raise, so many times."""
+    holder, _, method = name.partition(".")
+    target = {"MoveRun": run.MoveRun, "Candidate": candidate.Candidate}[holder]
+    works, left = getattr(target, method), [None] * num_times
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        if left:
+            left.pop()
+            raise RuntimeError(f"bug in {name}")
+        return works(*args, **kwargs)
+
+    setattr(target, method, broken)
+
+
 if __name__ == "__main__":
     told = json.loads(sys.argv.pop(1))
     commands = FakeCommands(told["folder"], told["children"])
@@ -88,6 +104,8 @@ if __name__ == "__main__":
         moves=MoveRules(**told["moves"]),
         **told["rules"],
     )
+    for name, num_times in told["bugs"].items():
+        break_moves(name, num_times)
     weights.__dict__["check_weights"] = commands.check_weights
     plan.__dict__.update(OwnCommands=lambda **_: commands, Rules=lambda: rules)
     main()

@@ -161,6 +161,7 @@ def running_up(
     watch: dict[str, Any] | None = None,
     rules: dict[str, Any] | None = None,
     moves: dict[str, Any] | None = None,
+    bugs: dict[str, int] | None = None,
     terminal: int | None = None,
 ) -> Iterator[Up]:
     """Yield a running supervisor; whatever it leaves behind is killed.
@@ -175,6 +176,7 @@ def running_up(
         "watch": {**WATCH, **(watch or {})},
         "rules": {**RULES, **(rules or {})},
         "moves": {**MOVES, **(moves or {})},
+        "bugs": bugs or {},
     }
     with start_up(folder, told, terminal) as popen:
         up = Up(popen, folder)

@@ -17,6 +17,7 @@ from failsoft.serving.supervisor.moves.proof import with_seconds
 from failsoft.serving.supervisor.moves.trial import TrialError
 
 _T = TypeVar("_T")
+_LOOK_S = 0.1
 _DEATH_S = 1.0
 """How long an engine's end may take to be known after it broke off an answer."""
 
@@ -85,8 +86,9 @@ class BringUp:
         await self._switch()
 
     async def _check(self) -> PinnedVersion:
+        is_held = await self._hold()
         old = self._parts.standing.version(self._slot)
-        if old is None or not self._parts.roster.hold(self._slot):
+        if old is None or not is_held:
             raise TrialError(
                 "no engine sits at the slot, or new settings replace it already; look with "
                 "`failsoft status`, then ask again"
@@ -94,6 +96,19 @@ class BringUp:
         self.old = old
         self._parts.standing.hold(self._slot, old)
         return await self._candidate.check()
+
+    async def _hold(self) -> bool:
+        """Hold the slot; an engine that is just being replaced there is waited for.
+
+        As after a pin went back by itself, and the rollback that follows goes somewhere else.
+        """
+        roster, loop = self._parts.roster, asyncio.get_running_loop()
+        until_s = loop.time() + self._rules.settling_s
+        while not roster.hold(self._slot):
+            if roster.seated(self._slot) is None or loop.time() >= until_s:
+                return False
+            await asyncio.sleep(_LOOK_S)
+        return True
 
     async def _stop_old(self) -> None:
         self.is_old_stopped = True

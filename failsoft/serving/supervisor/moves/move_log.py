@@ -116,6 +116,16 @@ class MoveLog:
 
         await self._insist(state, work, patience_s)
 
+    async def look(self) -> None:
+        """Read how far the move is, for as long as it takes."""
+        while True:
+            try:
+                now = await self._desk.do(lambda store: store.pins.move(self.move.move_id))
+                break
+            except StoreError:
+                await asyncio.sleep(self._retry_s)
+        self.move = now or self.move
+
     async def _insist(
         self, state: MoveState, work: Callable[["Store"], PinMove], patience_s: float | None
     ) -> None:

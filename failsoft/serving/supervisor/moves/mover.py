@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from failsoft.store.store import Store
 
 _log = logging.getLogger(__name__)
+_MAX_BUGS = 3
+"""The move that so many bugs broke off is ended in the store, and not gone on with."""
 
 
 class _Known(NamedTuple):
@@ -157,12 +159,20 @@ class Mover:
             return
         for move in moves:
             if move.slot in self._runs:
-                run, _ = self._runs[move.slot]
-                if run.move.move_id == move.move_id and move.abort_by is not None:
-                    run.abort(move.abort_by)
+                self._pass_on(move)
             elif move.state is MoveState.ASKED and self._is_ours(move):
                 run = MoveRun(move, self._parts)
                 self._start(run, self._claim_and_carry_out(run))
+
+    def _pass_on(self, move: PinMove) -> None:
+        """Tell the run of *move* what others want of it."""
+        run, _ = self._runs[move.slot]
+        if run.move.move_id != move.move_id:
+            return
+        if move.abort_by is not None:
+            run.abort(move.abort_by)
+        if move.rollback is not None:
+            run.hurry(move.rollback)
 
     def _is_ours(self, move: PinMove) -> bool:
         """Whether to take *move* on: a store that machines share has moves of others' slots too."""
@@ -186,12 +196,31 @@ class Mover:
         task.add_done_callback(lambda task: self._note_end(slot, task))
 
     def _note_end(self, slot: str, task: "asyncio.Task[None]") -> None:
-        del self._runs[slot]
-        if not task.cancelled() and (bug := task.exception()) is not None:
-            # It must not cost the engines that serve; the next start ends the move.
+        run, _ = self._runs.pop(slot)
+        bug = None if task.cancelled() else task.exception()
+        if bug is not None:  # it must not cost the engines that serve
             _log.error("a bug broke off the move of pin %s", slot, exc_info=bug)
-        if not self._is_over:
-            self.note_settings()
+        if self._is_over:
+            return
+        if bug is not None and run.num_bugs < _MAX_BUGS:
+            again = MoveRun(run.move, self._parts, num_bugs=run.num_bugs + 1)
+            self._start(again, self._mend(again, bug))
+            return
+        if bug is not None:
+            self._say(
+                f"pin {slot}: bugs of failsoft keep its move from its end; start `failsoft up` "
+                "anew, which ends it",
+                Tone.BAD,
+            )
+        self.note_settings()
+
+    async def _mend(self, run: MoveRun, bug: BaseException) -> None:
+        """Go on with what *bug* broke off as a supervisor does that was killed in the middle."""
+        await asyncio.sleep(self._parts.rules.retry_s)
+        if run.num_bugs < _MAX_BUGS:
+            await run.mend()
+        else:
+            await run.give_up(bug)
 
     def note_engine(self, slot: str) -> None:
         """Note the digest that the ready engine of *slot* reports, where its pin lacks one."""

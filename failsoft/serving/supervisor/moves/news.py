@@ -1,7 +1,7 @@
 """Tells of a move: lines for people, events for pages and alerts."""
 
 from failsoft.fallback.pins.words import took_s
-from failsoft.pin_records import MoveState, PinMove
+from failsoft.pin_records import MoveState, PinMove, WantedRollback
 from failsoft.serving.supervisor.keeper import Surroundings
 from failsoft.serving.supervisor.terminal import Tone
 
@@ -41,6 +41,15 @@ class MoveNews:
         """The pin points at the target."""
         self.say(f"switched {self._path}", Tone.GOOD)
         self._record("pin.switched")
+
+    def hurry(self, wanted: WantedRollback) -> None:
+        """Somebody rolls it back, so that nothing is waited for any more."""
+        ask = wanted.ask
+        self.say(
+            f"{ask.who} rolls it back to {ask.to.name}: {ask.why}; what still drains goes on "
+            "beside that",
+            Tone.WARNING,
+        )
 
     def end(self, move: PinMove, *, unproven: bool) -> None:
         """It is over.

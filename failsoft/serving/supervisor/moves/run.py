@@ -7,10 +7,11 @@ The switch is one transaction of the store. After it a failure gives the pin bac
 import asyncio
 import json
 import logging
+from typing import Any
 
 from failsoft.errors import CandidateGoneError, PinError, StoreError
 from failsoft.fallback.discovery import promote_candidate
-from failsoft.pin_records import MoveState, PinMove
+from failsoft.pin_records import MoveState, PinMove, WantedRollback
 from failsoft.serving.supervisor.keeper import Keeper
 from failsoft.serving.supervisor.moves.bring_up import BringUp
 from failsoft.serving.supervisor.moves.candidate import Candidate
@@ -24,7 +25,7 @@ from failsoft.serving.supervisor.terminal import Tone
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.1
-_WENT_BACK = "; the pin went back: mend that, then ask again"
+_MEND = ": mend that, then ask again"
 
 
 class MoveRun:
@@ -33,9 +34,11 @@ class MoveRun:
     Args:
         move: Taken on by this supervisor.
         parts: What all moves share.
+        num_bugs: How many bugs broke it off before.
     """
 
-    def __init__(self, move: PinMove, parts: MoveParts) -> None:
+    def __init__(self, move: PinMove, parts: MoveParts, *, num_bugs: int = 0) -> None:
+        self.num_bugs = num_bugs
         self._parts = parts
         self._rules = parts.rules
         self._slot = move.slot
@@ -45,6 +48,8 @@ class MoveRun:
         self._candidate = Candidate(move, parts, self._proof)
         self._is_installed = False
         self._is_ending = False
+        self._is_hurried = asyncio.Event()
+        self._hurried_by = ""
         self._bring_up = BringUp(
             self._log, candidate=self._candidate, news=self._news, parts=parts, proof=self._proof
         )
@@ -57,6 +62,13 @@ class MoveRun:
     def abort(self, who: str) -> None:
         """Take the move back; nothing happens once it has switched."""
         self._bring_up.abort(who)
+
+    def hurry(self, rollback: WantedRollback) -> None:
+        """Come to an end, since *rollback* waits for it; for a move that has switched."""
+        if not self._is_hurried.is_set():
+            self._hurried_by = rollback.ask.who
+            self._is_hurried.set()
+            self._news.hurry(rollback)
 
     def stop(self) -> None:
         """Take the move back since `failsoft up` ends."""
@@ -87,13 +99,56 @@ class MoveRun:
     async def resume(self) -> None:
         """Go on with a move that had switched when its supervisor died."""
         self._news.say(f"{self.move.state.value} when its supervisor died; proving …", Tone.WARNING)
-        await self._confirm()
+        await self._prove_again()
 
     async def undo(self) -> None:
         """End a move that had not switched when its supervisor died; nothing of it is left."""
+        await self._undo("its supervisor died")
+
+    async def mend(self) -> None:
+        """Do the same where a bug broke the move off, and its supervisor lives on.
+
+        Once it has switched, what callers find stays until its successor is ready, be it an
+        engine that was still on trial.
+        """
+        parts, slot = self._parts, self._slot
+        await self._log.look()
+        if not self.move.state.is_switched:
+            await self._candidate.end()
+        parts.roster.release(slot)
+        await self._take_pins()
+        await parts.roster.revive(slot)
+        if self.move.ended_at_ms is not None:
+            return
+        if not self.move.state.is_switched:
+            await self._undo("a bug in failsoft broke it off")
+            return
+        self._news.say(f"a bug broke it off while {self.move.state.value}; proving …", Tone.WARNING)
+        await self._prove_again()
+        await self._candidate.end()
+
+    async def give_up(self, bug: BaseException) -> None:
+        """End the move in the store as it is, since a bug keeps breaking it off."""
+        await self._log.look()
+        if self.move.ended_at_ms is None:
+            is_switched = self.move.state.is_switched
+            state = MoveState.FAILED if is_switched else MoveState.UNDONE
+            back = "; the pin went back" if is_switched else ""
+            why = f"a bug in failsoft broke it off again and again: {bug!r}{back}"
+            await self._end(state, f"{self.move.state.value}: {why}")
+        await self._candidate.end()
+        self._parts.roster.release(self._slot)
+        await self._take_pins()
+        await self._parts.roster.revive(self._slot)
+
+    async def _prove_again(self) -> None:
+        if self.move.rollback is not None:
+            self.hurry(self.move.rollback)
+        await self._confirm()
+
+    async def _undo(self, why: str) -> None:
         was = self.move.state.value
-        reason = f"its supervisor died while {was}; the pin was not moved, ask again"
-        await self._end(MoveState.UNDONE, reason)
+        await self._end(MoveState.UNDONE, f"{why} while {was}; the pin was not moved, ask again")
 
     # It does not come through.
 
@@ -157,7 +212,7 @@ class MoveRun:
             promote_candidate(parts.home, slot, self._candidate.pid)
         except (OSError, CandidateGoneError) as exc:
             await self._candidate.end()
-            await self._go_back(f"switching: {exc}{_WENT_BACK}")
+            await self._go_back(f"switching: {exc}", _MEND)
             return
         leaving = self._candidate.install()
         self._is_installed = True
@@ -174,20 +229,50 @@ class MoveRun:
     async def _drain(self, leaving: Keeper) -> None:
         await self._log.enter(MoveState.DRAINING, patience_s=None)
         self._news.enter(MoveState.DRAINING)
-        await asyncio.wait({leaving.task}, timeout=self._rules.draining_s)
+        # One that is not waited for ends as it would have: its own callers are not cut.
+        await self._wait_or_hurry(leaving.task, self._rules.draining_s)
 
     async def _confirm(self) -> None:
         """Prove what sits at the slot now, and end the move by it."""
+        proving = asyncio.create_task(prove_slot(self._parts, self._slot, self.move.to.digest))
         try:
-            async with asyncio.timeout(self._rules.starting_s):
-                self._proof |= await prove_slot(self._parts, self._slot, self.move.to.digest)
-        except (TrialError, TimeoutError) as exc:
-            why = str(exc) or f"it was not ready within {self._rules.starting_s:g} s"
-            await self._go_back(f"{self.move.state.value}: {why}{_WENT_BACK}")
+            await self._wait_or_hurry(proving, self._rules.starting_s)
+            if self._is_hurried.is_set() and self._is_up():
+                await asyncio.wait({proving}, timeout=self._rules.hurried_s)
+            if not proving.done():
+                raise TrialError(self._unready_words())
+            self._proof |= proving.result()
+        except TrialError as exc:
+            await self._go_back(
+                f"{self.move.state.value}: {exc}", "" if self._is_hurried.is_set() else _MEND
+            )
             return
+        finally:
+            proving.cancel()
         await self._end(MoveState.CONFIRMED, None)
 
-    async def _go_back(self, reason: str) -> None:
+    async def _wait_or_hurry(self, task: "asyncio.Task[Any]", limit_s: float) -> None:
+        """Wait for *task*, which goes on whatever happens, until somebody is in a hurry."""
+        hurry = asyncio.create_task(self._is_hurried.wait())
+        try:
+            await asyncio.wait({task, hurry}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurry.cancel()
+
+    def _is_up(self) -> bool:
+        """Return whether the engine that the pin points at serves, as far as is known."""
+        seated = self._parts.roster.seated(self._slot)
+        return seated is not None and seated.keeper.phase == "running"
+
+    def _unready_words(self) -> str:
+        if not self._is_hurried.is_set():
+            return f"it was not ready within {self._rules.starting_s:g} s"
+        if self._is_up():
+            within = f"within {self._rules.hurried_s:g} s"
+            return f"it did not prove itself {within} after {self._hurried_by} rolled it back"
+        return f"it was not ready when {self._hurried_by} rolled it back"
+
+    async def _go_back(self, why: str, then: str) -> None:
         """Give the pin back and have its engine started again."""
         parts = self._parts
         old = self._bring_up.old or self.move.left
@@ -197,7 +282,7 @@ class MoveRun:
             parts.roster.restart(self._slot)
         parts.roster.release(self._slot)
         parts.apply()
-        await self._end(MoveState.FAILED, reason)
+        await self._end(MoveState.FAILED, f"{why}; the pin went back{then}")
         await self._take_pins()
 
     async def _take_pins(self) -> None:

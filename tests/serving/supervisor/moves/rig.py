@@ -46,6 +46,24 @@ class Pins:
         }
         return self.store.pins.ask(MoveAsk(**{**fields, **changes}))
 
+    def roll_back(self, first: PinMove, name: str = "v1", **changes: Any) -> PinMove:
+        """Have a rollback to the version called *name* follow *first*, which has switched."""
+        fields: dict[str, Any] = {
+            "slot": "primary",
+            "kind": MoveKind.ROLLBACK,
+            "to": self.version(name),
+            "who": "bob",
+            "why": "callers complain",
+        }
+        left = self.store.pins.ask_rollback(first, MoveAsk(**{**fields, **changes}))
+        assert left is not None
+        return left
+
+    def after(self, first: PinMove) -> PinMove | None:
+        """What followed *first*; None where nothing was to."""
+        rollback = self.now(first).rollback
+        return None if rollback is None else self.store.pins.move(rollback.move_id or "")
+
     def now(self, move: PinMove) -> PinMove:
         """The move as it is now."""
         found = self.store.pins.move(move.move_id)
