@@ -18,7 +18,7 @@ from failsoft.errors import ConfigError, StoreError
 from failsoft.pin_records import Pin, PinMove
 from failsoft.store.database import Database
 from failsoft.store.migrate import current_revision
-from failsoft.store.pins import PinStore
+from failsoft.store.pin_reader import PinReader
 from failsoft.store.reader import StoreReader
 from failsoft.store.schema import HEAD
 from failsoft.store.traffic import CallEnd, LadderTraffic, TrafficReader
@@ -136,7 +136,7 @@ class Ledger:
             for name in ladders
         }
         last_failures = traffic.last_failures(list(endpoints))
-        pins = PinStore(database)
+        pins = PinReader(database)
         events, dropped = tuple(reader.events(limit=NUM_EVENTS)), reader.dropped(since_ms=day_ms)
         late = _Late(database, until_s)
         windows = {

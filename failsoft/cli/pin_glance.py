@@ -33,14 +33,14 @@ def _differences(settings: Settings, path: Path, environ: Mapping[str, str]) -> 
     from failsoft.serving.supervisor.accepted import with_absolute_paths
     from failsoft.store.database import Database
     from failsoft.store.migrate import current_revision
-    from failsoft.store.pins import PinStore
+    from failsoft.store.pin_reader import PinReader
     from failsoft.store.schema import HEAD
 
     database = Database(settings.store, environ=environ)
     try:
         if current_revision(database) != HEAD:
             return []  # of before there were pins; or a later one's, which its own failsoft reads
-        store = PinStore(database)
+        store = PinReader(database)
         pins = store.pins()
         moved = [slot for slot, pin in pins.items() if pin.is_moved]
         history = [move for slot in moved for move in store.history(slot)]

@@ -85,7 +85,7 @@ def _switched_move(wish: MoveWish, store: "Store") -> PinMove | None:
     Raises:
         PinConflictError: One is, and it cannot be left so.
     """
-    from failsoft.store.pins import conflict_with
+    from failsoft.store.pin_statements import conflict_with
 
     move = store.pins.open_move(wish.slot)
     if move is None:
@@ -103,7 +103,7 @@ def _tell_there_already(wish: MoveWish, first: PinMove | None, now: PinnedVersio
     Raises:
         PinConflictError: *first* has not shown yet that this is so.
     """
-    from failsoft.store.pins import conflict_with
+    from failsoft.store.pin_statements import conflict_with
 
     if first is not None:
         raise conflict_with(first)

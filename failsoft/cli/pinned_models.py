@@ -17,7 +17,7 @@ from failsoft.run_state import accepted_settings, read_supervisor
 if TYPE_CHECKING:
     from failsoft.engine.models.store import ModelStore
     from failsoft.pin_records import Pin, PinnedVersion
-    from failsoft.store.pins import PinStore
+    from failsoft.store.pin_reader import PinReader
 
 
 def pins_needing(digest: str, *, models: "ModelStore") -> list[str]:
@@ -61,7 +61,7 @@ def _of_store(digest: str, config: StoreConfig, models: "ModelStore") -> list[st
     return [words for words, version in found if _digest_of(version, models) == digest]
 
 
-def _of_moves(pins: "PinStore") -> "Iterator[tuple[str, PinnedVersion]]":
+def _of_moves(pins: "PinReader") -> "Iterator[tuple[str, PinnedVersion]]":
     """Yield what moves made of each slot, what a rollback goes back to, and what is under way."""
     for slot, pin in pins.pins().items():
         if pin.is_moved:
@@ -74,7 +74,7 @@ def _of_moves(pins: "PinStore") -> "Iterator[tuple[str, PinnedVersion]]":
                 yield f"slot {move.slot} moves to {move.to.name}", version
 
 
-def _ways_back(pins: "PinStore", pin: "Pin") -> "Iterator[PinnedVersion]":
+def _ways_back(pins: "PinReader", pin: "Pin") -> "Iterator[PinnedVersion]":
     """Yield what a rollback goes to, and what the slot ran before, which `--to` names."""
     from failsoft.fallback.pins.history import rollback_target
     from failsoft.fallback.pins.pinned import is_same_version

@@ -5,7 +5,6 @@ stopped for long cannot overwrite what another did meanwhile.
 """
 
 import json
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from failsoft.errors import PinConflictError, PinError
+from failsoft.errors import PinError
 from failsoft.pin_records import (
     MoveAsk,
     MoveKind,
@@ -25,29 +24,34 @@ from failsoft.pin_records import (
     WantedRollback,
 )
 from failsoft.store.database import Database
-from failsoft.store.pin_rows import (
-    move_of,
-    pin_of,
-    rollback_json,
-    rollback_of,
-    version_values,
+from failsoft.store.pin_reader import PinReader
+from failsoft.store.pin_rows import pin_of, rollback_json, version_values
+from failsoft.store.pin_statements import (
+    IS_OPEN,
+    ask_wanted,
+    conflict_with,
+    enter,
+    give_back,
+    insert_move,
+    insert_over,
+    is_same,
+    open_move,
+    pinned,
+    put_pin,
+    refuse_second,
 )
 from failsoft.store.rows import one_line
 from failsoft.store.schema import pin_moves, pins
 
-_ID_DIGITS = 12
-"""Hex digits of an id that are milliseconds."""
-
 _MAX_REASON_CHARS = 10_000
 """Its end is the next step: nothing that happens is cut."""
 
-_IS_OPEN = pin_moves.c.ended_at_ms.is_(None)
 _TAKES_ABORT = [state.value for state in MoveState if not state.is_end and not state.is_switched]
 _TAKES_ROLLBACK = [state.value for state in MoveState if not state.is_end and state.is_switched]
 
 
-class PinStore:
-    """What each slot runs, and how that came about; thread-safe.
+class PinStore(PinReader):
+    """Changes pins and their moves, and reads them; thread-safe.
 
     Every method raises `StoreError` when the database refuses; nothing was changed then.
 
@@ -57,40 +61,8 @@ class PinStore:
     """
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
-        self._database = database
+        super().__init__(database)
         self._clock = clock
-
-    # Reading.
-
-    def pins(self) -> dict[str, Pin]:
-        """Return the pin of each slot that was ever noted here."""
-        with self._database.read() as connection:
-            rows = connection.execute(sa.select(pins).order_by(pins.c.slot))
-            return {row.slot: pin_of(row) for row in rows}
-
-    def move(self, move_id: str) -> PinMove | None:
-        """Return one move as it is now."""
-        return next(iter(self._moves(pin_moves.c.move_id == move_id)), None)
-
-    def open_move(self, slot: str) -> PinMove | None:
-        """Return the move of *slot* that is under way."""
-        return next(iter(self._moves(sa.and_(_IS_OPEN, pin_moves.c.slot == slot))), None)
-
-    def open_moves(self) -> list[PinMove]:
-        """Return every move that is under way, the oldest first."""
-        return self._moves(_IS_OPEN)
-
-    def holding_moves(self) -> dict[str, PinMove]:
-        """Return the move that put each slot's pin where it is, by slot."""
-        holds = pin_moves.c.move_id.in_(sa.select(pins.c.move_id))
-        return {move.slot: move for move in self._moves(holds)}
-
-    def history(self, slot: str | None = None, *, limit: int = 1000) -> list[PinMove]:
-        """Return the moves of *slot*, or of all, the newest first; those of the file too."""
-        where = sa.true() if slot is None else pin_moves.c.slot == slot
-        newest = sa.select(pin_moves).where(where).order_by(pin_moves.c.move_id.desc())
-        with self._database.read() as connection:
-            return [move_of(row) for row in connection.execute(newest.limit(limit))]
 
     # The settings file.
 
@@ -101,12 +73,11 @@ class PinStore:
         under way its slot stays as it is: what that move left must still be what it goes back to.
         """
         with self._database.write() as connection:
-            row = connection.execute(sa.select(pins).where(pins.c.slot == slot)).first()
-            before = None if row is None else pin_of(row)
+            before = pinned(connection, slot)
             if before is not None and (
                 before.is_moved
-                or _is_same(before.version, version)
-                or _open_move(connection, slot) is not None
+                or is_same(before.version, version)
+                or open_move(connection, slot) is not None
             ):
                 return before
             ask = MoveAsk(
@@ -114,9 +85,9 @@ class PinStore:
             )
             left = None if before is None else before.version
             now_ms = self._now_ms()
-            move_id = self._note_over(connection, ask, left=left, now_ms=now_ms)
+            move_id = insert_over(connection, ask, left=left, now_ms=now_ms)
             pin = Pin(slot=slot, version=version, is_moved=False, move_id=move_id, since_ms=now_ms)
-            _put_pin(connection, pin)
+            put_pin(connection, pin)
             return pin
 
     def follow_file(
@@ -138,7 +109,7 @@ class PinStore:
             PinError: The pin is no longer what was *seen*, or was never moved.
         """
         with self._database.write() as connection:
-            self._refuse_second(connection, slot)
+            refuse_second(connection, slot)
             held = sa.select(pins).where(pins.c.slot == slot).with_for_update()
             row = connection.execute(held).first()
             if row is None or pin_of(row) != seen or not seen.is_moved:
@@ -146,11 +117,11 @@ class PinStore:
             behind = sa.select(pin_moves.c.proof_json).where(pin_moves.c.move_id == seen.move_id)
             proof = connection.execute(behind).scalar()
             ask = MoveAsk(slot=slot, kind=MoveKind.FOLLOW_FILE, to=version, who=who, why=why)
-            move_id = self._note_over(
+            move_id = insert_over(
                 connection, ask, left=seen.version, now_ms=self._now_ms(), proof_json=proof
             )
             pin = replace(seen, version=version, is_moved=False, move_id=move_id)
-            _put_pin(connection, pin)
+            put_pin(connection, pin)
         return self._known(move_id)
 
     def note_digest(self, slot: str, name: str, digest: str) -> None:
@@ -172,12 +143,10 @@ class PinStore:
         now_ms = self._now_ms()
         try:
             with self._database.write() as connection:
-                move_id = _new_id(connection, now_ms)
-                row = connection.execute(sa.select(pins).where(pins.c.slot == ask.slot)).first()
-                left = None if row is None else pin_of(row).version
-                values = self._new_move(move_id, ask, left=left, now_ms=now_ms)
-                self._refuse_second(connection, ask.slot)
-                connection.execute(sa.insert(pin_moves).values(values))
+                refuse_second(connection, ask.slot)
+                pin = pinned(connection, ask.slot)
+                left = None if pin is None else pin.version
+                move_id = insert_move(connection, ask, left=left, now_ms=now_ms)
         except Exception as exc:
             if not _is_second(exc):
                 raise
@@ -201,7 +170,7 @@ class PinStore:
         clean = replace(ask, who=one_line(ask.who), why=one_line(ask.why))
         is_free = sa.and_(
             pin_moves.c.move_id == move.move_id,
-            _IS_OPEN,
+            IS_OPEN,
             pin_moves.c.state.in_(_TAKES_ROLLBACK),
             pin_moves.c.rollback_json.is_(None),
         )
@@ -229,7 +198,7 @@ class PinStore:
         Raises:
             PinError: None is under way, or it has switched already.
         """
-        open_one = sa.and_(pin_moves.c.slot == slot, _IS_OPEN, pin_moves.c.state.in_(_TAKES_ABORT))
+        open_one = sa.and_(pin_moves.c.slot == slot, IS_OPEN, pin_moves.c.state.in_(_TAKES_ABORT))
         wish = sa.update(pin_moves).where(open_one).values(abort_by=one_line(who))
         with self._database.write() as connection:
             taken = connection.execute(wish.returning(pin_moves.c.move_id)).scalar()
@@ -303,7 +272,7 @@ class PinStore:
         if proof is not None:
             values["proof_json"] = json.dumps(proof)
         with self._database.write() as connection:
-            self._enter(connection, move, state, values)
+            enter(connection, move, state, values, now_ms=self._now_ms())
         return self._known(move.move_id)
 
     def switch(self, move: PinMove, *, proof: Mapping[str, object]) -> PinMove:
@@ -320,7 +289,7 @@ class PinStore:
             abort = sa.select(pin_moves.c.abort_by).where(pin_moves.c.move_id == move.move_id)
             if connection.execute(abort.with_for_update()).scalar() is None:
                 values = {"proof_json": json.dumps(proof)}
-                self._enter(connection, move, MoveState.SWITCHING, values)
+                enter(connection, move, MoveState.SWITCHING, values, now_ms=now_ms)
                 pin = Pin(
                     slot=move.slot,
                     version=move.to,
@@ -328,7 +297,7 @@ class PinStore:
                     move_id=move.move_id,
                     since_ms=now_ms,
                 )
-                _put_pin(connection, pin)
+                put_pin(connection, pin)
         return self._known(move.move_id)
 
     def end(
@@ -350,83 +319,18 @@ class PinStore:
             raise ValueError(f"{state.value} is no end")
         if state is MoveState.CONFIRMED and not move.state.is_switched:
             raise ValueError("only what has switched is confirmed")
-        values: dict[str, Any] = {"ended_at_ms": self._now_ms(), "reason": reason}
+        now_ms = self._now_ms()
+        values: dict[str, Any] = {"ended_at_ms": now_ms, "reason": reason}
         if reason is not None:  # it may hold the last words of a process
             values["reason"] = one_line(reason, max_chars=_MAX_REASON_CHARS)
         if proof is not None:
             values["proof_json"] = json.dumps(proof)
         with self._database.write() as connection:
-            self._enter(connection, move, state, values)
+            enter(connection, move, state, values, now_ms=now_ms)
             if state is not MoveState.CONFIRMED:
-                self._give_back(connection, move)
-            self._ask_wanted(connection, move)
+                give_back(connection, move, now_ms=now_ms)
+            ask_wanted(connection, move, now_ms=now_ms)
         return self._known(move.move_id)
-
-    def _ask_wanted(self, connection: sa.Connection, move: PinMove) -> None:
-        """Ask for the rollback that is to follow *move*, which has ended in this transaction."""
-        is_it = pin_moves.c.move_id == move.move_id
-        told = connection.execute(sa.select(pin_moves.c.rollback_json).where(is_it)).scalar()
-        wanted = rollback_of(move.slot, told)
-        if wanted is None:
-            return
-        row = connection.execute(sa.select(pins).where(pins.c.slot == move.slot)).first()
-        left = None if row is None else pin_of(row).version
-        if left is not None and _is_known_as(left, wanted.ask.to):
-            return
-        now_ms = self._now_ms()
-        move_id = _new_id(connection, now_ms)
-        values = self._new_move(move_id, wanted.ask, left=left, now_ms=now_ms)
-        connection.execute(sa.insert(pin_moves).values(values))
-        became = rollback_json(replace(wanted, move_id=move_id))
-        connection.execute(sa.update(pin_moves).where(is_it).values(rollback_json=became))
-
-    def _give_back(self, connection: sa.Connection, move: PinMove) -> None:
-        """Point the pin at what *move* left, if it points at what *move* brought."""
-        is_ours = sa.and_(pins.c.slot == move.slot, pins.c.move_id == move.move_id)
-        if connection.execute(sa.select(pins.c.slot).where(is_ours)).first() is None:
-            return
-        confirmed = sa.select(pin_moves).where(
-            pin_moves.c.slot == move.slot, pin_moves.c.state == MoveState.CONFIRMED.value
-        )
-        newest = confirmed.order_by(pin_moves.c.move_id.desc()).limit(1)
-        before = connection.execute(newest).first()
-        if move.left is None or before is None:
-            connection.execute(sa.delete(pins).where(is_ours))
-            return
-        pin = Pin(
-            slot=move.slot,
-            version=move.left,
-            is_moved=not MoveKind(before.kind).is_by_file,
-            move_id=before.move_id,
-            since_ms=self._now_ms(),
-        )
-        _put_pin(connection, pin)
-
-    def _enter(
-        self,
-        connection: sa.Connection,
-        move: PinMove,
-        state: MoveState,
-        values: dict[str, Any],
-    ) -> None:
-        steps = [(step.state, step.at_ms) for step in move.steps]
-        values |= {
-            "state": state.value,
-            "steps_json": _steps([*steps, (state, self._now_ms())]),
-        }
-        is_it = sa.and_(
-            pin_moves.c.move_id == move.move_id, pin_moves.c.state == move.state.value, _IS_OPEN
-        )
-        if connection.execute(sa.update(pin_moves).where(is_it).values(values)).rowcount != 1:
-            raise PinError(
-                f"the move of pin {move.slot} is no longer {move.state.value}: another process "
-                "went on with it; look with `failsoft pin history`",
-                slot=move.slot,
-            )
-
-    def _refuse_second(self, connection: sa.Connection, slot: str) -> None:
-        if (first := _open_move(connection, slot)) is not None:
-            raise conflict_with(first)
 
     def _conflict(self, slot: str) -> PinError:
         first = self.open_move(slot)
@@ -434,110 +338,9 @@ class PinStore:
             return PinError(f"another move of pin {slot} was first, and is over", slot=slot)
         return conflict_with(first)
 
-    def _moves(self, where: sa.ColumnElement[bool]) -> list[PinMove]:
-        some = sa.select(pin_moves).where(where).order_by(pin_moves.c.move_id)
-        with self._database.read() as connection:
-            return [move_of(row) for row in connection.execute(some)]
-
-    def _known(self, move_id: str) -> PinMove:
-        move = self.move(move_id)
-        assert move is not None, "moves are never deleted"
-        return move
-
-    def _new_move(
-        self, move_id: str, ask: MoveAsk, *, left: PinnedVersion | None, now_ms: int
-    ) -> dict[str, Any]:
-        return {
-            "move_id": move_id,
-            "slot": ask.slot,
-            "kind": ask.kind.value,
-            **(version_values("left", left) if left is not None else {}),
-            **version_values("to", ask.to),
-            "who": one_line(ask.who),
-            "why": one_line(ask.why),
-            "swap": ask.swap,
-            "accept_unproven": ask.accept_unproven,
-            "state": MoveState.ASKED.value,
-            "steps_json": _steps([(MoveState.ASKED, now_ms)]),
-        }
-
-    def _note_over(
-        self,
-        connection: sa.Connection,
-        ask: MoveAsk,
-        *,
-        left: PinnedVersion | None,
-        now_ms: int,
-        proof_json: str | None = None,
-    ) -> str:
-        """Note a move that is over as it begins; return its id."""
-        move_id = _new_id(connection, now_ms)
-        values = self._new_move(move_id, ask, left=left, now_ms=now_ms)
-        values |= {
-            "state": MoveState.CONFIRMED.value,
-            "steps_json": _steps([(MoveState.CONFIRMED, now_ms)]),
-            "ended_at_ms": now_ms,
-            "proof_json": proof_json,
-        }
-        connection.execute(sa.insert(pin_moves).values(values))
-        return move_id
-
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
 
 
-def _open_move(connection: sa.Connection, slot: str) -> PinMove | None:
-    row = connection.execute(sa.select(pin_moves).where(pin_moves.c.slot == slot, _IS_OPEN)).first()
-    return None if row is None else move_of(row)
-
-
-def _is_same(one: PinnedVersion, other: PinnedVersion) -> bool:
-    return (one.name, one.settings_json) == (other.name, other.settings_json)
-
-
-def _is_known_as(one: PinnedVersion, other: PinnedVersion) -> bool:
-    """Return whether they are the same as far as that can be told without the settings' rules."""
-    is_same_digest = one.digest is not None and one.digest == other.digest
-    return is_same_digest or _is_same(one, other)
-
-
-def _put_pin(connection: sa.Connection, pin: Pin) -> None:
-    values = version_values("version", pin.version) | {
-        "is_moved": pin.is_moved,
-        "move_id": pin.move_id,
-        "since_ms": pin.since_ms,
-    }
-    is_it = pins.c.slot == pin.slot
-    if connection.execute(sa.update(pins).where(is_it).values(values)).rowcount == 0:
-        connection.execute(sa.insert(pins).values(slot=pin.slot, **values))
-
-
-def _steps(steps: list[tuple[MoveState, int]]) -> str:
-    return json.dumps([[state.value, at_ms] for state, at_ms in steps])
-
-
 def _is_second(exc: Exception) -> bool:
     return isinstance(exc.__cause__, IntegrityError)
-
-
-def conflict_with(move: PinMove) -> PinConflictError:
-    """Return what a second move of its slot is told while *move* is under way."""
-    slot = move.slot
-    words = f"{move.who} moves it to {move.to.name} already (it is {move.state.value})"
-    # After the switch an abort is refused: whoever rolls back must not be sent around.
-    if (wanted := move.rollback) is not None:
-        words += f", and {wanted.ask.who} rolls it back to {wanted.ask.to.name}"
-        then = ", then ask again"
-    elif move.state.is_switched:
-        to = " --to VERSION" if move.kind.goes_back else ""
-        then = f", or leave it at once (`failsoft rollback {slot}{to} --why TEXT`)"
-    else:
-        then = f" or take it back (`failsoft pin abort {slot}`)"
-    return PinConflictError(slot=slot, move=move, words=words, then=then)
-
-
-def _new_id(connection: sa.Connection, now_ms: int) -> str:
-    """Return an id after every other: those of calls rise with time too (ADR 14)."""
-    last: str | None = connection.execute(sa.select(sa.func.max(pin_moves.c.move_id))).scalar()
-    after_ms = now_ms if last is None else max(now_ms, int(last[:_ID_DIGITS], 16) + 1)
-    return f"{after_ms:0{_ID_DIGITS}x}{secrets.token_hex(10)}"
