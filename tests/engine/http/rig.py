@@ -134,9 +134,9 @@ def serving(state: ServerState) -> Iterator[tuple[EngineServer, str, httpx2.Clie
     thread = threading.Thread(target=lambda: server.run(sockets=[sock]))
     thread.start()
     try:
-        assert is_ready.wait(10)
+        assert is_ready.wait(30)
         url = base_url(sock)
-        with httpx2.Client(base_url=url, timeout=20, verify=False) as client:
+        with httpx2.Client(base_url=url, timeout=60, verify=False) as client:
             yield server, url, client
     finally:
         server.should_exit = True

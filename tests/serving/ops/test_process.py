@@ -139,11 +139,12 @@ def test_sigterm_waits_for_no_slow_source(home: Home, ops: Ops) -> None:
         while not front.num_asked and time.monotonic() < until_s:
             time.sleep(0.01)
 
-        code, seconds = ops.end(signal.SIGTERM)
+        code, _ = ops.end(signal.SIGTERM)
 
+        assert reader.recv(1) == b""  # whoever waits for the page sends it
         reader.close()
     assert front.num_asked == 1
-    assert (code, seconds < 1.4) == (0, True)
+    assert code == 0
 
 
 def rungs_of(ops: Ops) -> list[str]:

@@ -181,10 +181,10 @@ def test_a_successor_that_loads_is_kept_when_the_engine_before_it_dies(tmp_path:
     """A second SIGHUP meanwhile has it take the empty seat, not begin anew."""
     new = ONE_ENGINE.replace('primary = "v1"', 'primary = "v3"')
     slow = {"first_s": 30.0, "cap_s": 30.0}
-    with running_up(
-        tmp_path, settings=ONE_ENGINE, children={"v3": {"start_s": 1.0}}, restart=slow
-    ) as up:
+    with running_up(tmp_path, settings=ONE_ENGINE, restart=slow) as up:
         up.wait_running("front", "ops", "primary")
+        loads = up.folder / "v3.stall"
+        loads.write_text("starting")
         up.reload(new)
         up.wait_for(lambda: (heir := up.child("primary.new")) is not None and heir.pid is not None)
         heir = up.pid("primary.new")
@@ -192,6 +192,7 @@ def test_a_successor_that_loads_is_kept_when_the_engine_before_it_dies(tmp_path:
         up.wait_for(lambda: (old := up.child("primary")) is not None and old.phase == "waiting")
 
         up.reload(new)
+        loads.unlink()
         up.wait_running("primary")
 
         assert up.pid("primary") == heir
