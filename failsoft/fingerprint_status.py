@@ -46,7 +46,7 @@ class FingerprintStanding:
     told_at_ms: tuple[int, ...] = ()
     """When events told of it, within the last day."""
     num_failed_references: int = 0
-    """How often in a row a reference of it was begun and broken off."""
+    """How often in a row a reference of it was begun and broken off, or showed nothing."""
     next_reference_at_ms: int | None = None
     """Until when none is begun, for that reason; None when one may be."""
 

@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from failsoft.call_records import EventRecord
@@ -22,13 +22,13 @@ from failsoft.errors import FingerprintError, FirstLookError, StoreError
 from failsoft.fallback.discovery import EngineFinder
 from failsoft.fallback.fingerprint import references
 from failsoft.fallback.fingerprint.check import check, renew_reference
-from failsoft.fallback.fingerprint.records import FingerprintProof
 from failsoft.fingerprint_status import (
     FingerprintStanding,
     Verdict,
     read_fingerprints,
     write_fingerprints,
 )
+from failsoft.serving.ops.found import Found, found_by
 from failsoft.serving.ops.reference_wait import backed_off, carried, ended, must_wait
 from failsoft.serving.ops.watched import Unseen, Watched, watch
 from failsoft.store import Store
@@ -39,17 +39,6 @@ MAX_TOLD = 6
 _DAY_MS = 86_400_000
 _EVENTS: Mapping[Verdict, str] = {"changed": CHANGED, "unclear": UNCLEAR}
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """What one check came to."""
-
-    verdict: Verdict
-    why: str
-    took_s: float | None = None
-    mean: float | None = None
-    mean_limit: float | None = None
 
 
 class FingerprintRound:
@@ -132,24 +121,24 @@ class FingerprintRound:
                 store=store.fingerprints,
                 was_unclear=_was_unclear(one, before),
             )
-            found = _found(proof)
+            found = found_by(proof)
         except FirstLookError as exc:
             return self._failed_reference(one, exc, before, store)
         except FingerprintError as exc:
             if exc.is_down:
                 return self._unseen(one.endpoint, str(exc), before)
-            found = _Found(verdict="unclear", why=str(exc))
+            found = Found(verdict="unclear", why=str(exc))
             is_lost = True
         standing = self._judged(one, found, before, store)
         # A proxy's page while a server is replaced would make the new weights the reference.
-        if is_lost and not _was_unclear(one, before):
-            return standing
-        if one.digest is None and (is_lost or found.verdict == "changed"):
-            return await self._follow(one, standing, store)
+        is_lasting = found.verdict == "unclear" and _was_unclear(one, before)
+        if one.digest is None and (is_lasting or found.verdict == "changed"):
+            is_blind = is_lasting and not is_lost
+            return await self._follow(one, standing, store, is_blind=is_blind)
         return standing
 
     def _judged(
-        self, one: Watched, found: _Found, before: FingerprintStanding | None, store: Store
+        self, one: Watched, found: Found, before: FingerprintStanding | None, store: Store
     ) -> FingerprintStanding:
         """Return where *one* stands by what was found; what is news is recorded."""
         is_news = before is None or (before.verdict, before.subject) != (found.verdict, one.subject)
@@ -166,7 +155,7 @@ class FingerprintRound:
         return standing
 
     async def _follow(
-        self, one: Watched, standing: FingerprintStanding, store: Store
+        self, one: Watched, standing: FingerprintStanding, store: Store, *, is_blind: bool
     ) -> FingerprintStanding:
         """Take what an endpoint elsewhere is now as what it is compared with from now on.
 
@@ -174,7 +163,9 @@ class FingerprintRound:
         way that is left. A version of ours keeps its reference: its digest says what it must be.
         Where no reference can be taken, the standing remains, which is told already, and a later
         round tries again. One that alternates is left at what it is, once it is told no more: a
-        reference at each look would cost eleven times what a check does.
+        reference at each look would cost eleven times what a check does. One that can be asked
+        and compared with nothing had its reference taken at a bad time, while replicas were
+        replaced: it gets another, less and less often, for the next may be no better.
         """
         is_untold = len(standing.told_at_ms) >= MAX_TOLD
         if is_untold or must_wait(standing, now_ms=self._now_ms()):
@@ -185,6 +176,8 @@ class FingerprintRound:
             return backed_off(standing, now_ms=self._now_ms())
         except FingerprintError:
             return standing
+        if is_blind:
+            return backed_off(standing, now_ms=self._now_ms())
         return ended(replace(standing, is_followed=True))
 
     async def _waits_for_a_reference(
@@ -203,12 +196,12 @@ class FingerprintRound:
             unseen = self._unseen(one.endpoint, str(exc), its_own)
             standing = replace(unseen, subject=one.subject)
         else:
-            standing = self._judged(one, _Found(verdict="unclear", why=str(exc)), before, store)
+            standing = self._judged(one, Found(verdict="unclear", why=str(exc)), before, store)
         # An engine of ours costs nobody anything: the next round tries again.
         return standing if one.digest else backed_off(standing, now_ms=self._now_ms())
 
     def _standing(
-        self, one: Watched, found: _Found, before: FingerprintStanding | None
+        self, one: Watched, found: Found, before: FingerprintStanding | None
     ) -> FingerprintStanding:
         now_ms = self._now_ms()
         return FingerprintStanding(
@@ -281,20 +274,4 @@ def _was_unclear(one: Watched, before: FingerprintStanding | None) -> bool:
         before is not None
         and (before.verdict, before.subject) == ("unclear", one.subject)
         and not before.is_followed
-    )
-
-
-def _found(proof: FingerprintProof) -> _Found:
-    comparison = proof.comparison
-    if comparison is None:
-        return _Found(
-            verdict="new", why="the first look at it: its reference is kept", took_s=proof.took_s
-        )
-    verdicts: dict[bool | None, Verdict] = {True: "changed", False: "same", None: "unclear"}
-    return _Found(
-        verdict=verdicts[comparison.is_changed],
-        why=comparison.why,
-        took_s=proof.took_s,
-        mean=comparison.mean,
-        mean_limit=None if comparison.noise is None else comparison.noise.mean_limit,
     )

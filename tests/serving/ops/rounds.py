@@ -13,6 +13,19 @@ from failsoft.serving.ops.fingerprint_round import FingerprintRound
 from failsoft.store import Store
 from tests.fallback.fingerprint.foreign import Foreign
 
+EVERY_S = 300
+"""Between two rounds of `look`."""
+
+
+class Clock:
+    """A clock that a test sets; UTC epoch seconds."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
 
 class Rounds:
     """Rounds over one endpoint elsewhere, and one of a slot that may have an engine."""
@@ -52,3 +65,12 @@ class Rounds:
             version_digest=digest,
         )
         publish_engine(self.home, engine)
+
+
+def look(rounds: Rounds, clock: Clock) -> FingerprintStanding:
+    """Run one round; return where the endpoint elsewhere stands. Five minutes go by."""
+    with Store(rounds.settings.store) as store:
+        one = FingerprintRound(rounds.settings, home=rounds.home, environ={}, clock=clock)
+        standing = asyncio.run(one.run(store))["hosted"]
+    clock.now_s += EVERY_S
+    return standing
