@@ -4,35 +4,20 @@ The rollback is kept with that move (`PinStore.ask_rollback`): its end is the ro
 whoever watches.
 """
 
-import asyncio
-import time
 from typing import TYPE_CHECKING
 
 import typer
 
-from failsoft.cli.pin_follow import (
-    GONE_S,
-    POLL_S,
-    follow_to_end,
-    leaving_it_to_the_supervisor,
-    tell,
-    tell_end,
-    tell_start,
-)
+from failsoft.cli.pin_back import tell_back
+from failsoft.cli.pin_follow import follow_to_end, tell, tell_end, tell_start
 from failsoft.cli.pin_place import PinPlace
 from failsoft.cli.pin_targets import covers_meanwhile
-from failsoft.errors import PinError, StoreError
-from failsoft.fallback.discovery import EngineFinder, RunningEngine
 from failsoft.fallback.pins.pinned import is_same_version
-from failsoft.fallback.pins.words import digest_head, end_words, version_words
-from failsoft.pin_records import MoveAsk, PinMove, PinnedVersion, Swap
-from failsoft.run_state import SupervisorState, read_supervisor
+from failsoft.fallback.pins.words import end_words, version_words
+from failsoft.pin_records import MoveAsk, PinMove, Swap
 
 if TYPE_CHECKING:
     from failsoft.store.store import Store
-
-_ANSWER_S = 5.0
-"""How long an engine may take to say what it runs, before it is asked again."""
 
 
 def follow_asked(store: "Store", move: PinMove, *, place: PinPlace, waits: bool) -> None:
@@ -73,7 +58,7 @@ def leave_switched(
         pin = store.pins.pins().get(ask.slot)
         if pin is None or not is_same_version(pin.version, ask.to):
             return False
-        _tell_back(store, ask, place, waits=waits)
+        tell_back(store, ask.slot, ask.to, place=place, waits=waits)
         return True
     tell(
         f"pin {left.slot}: {left.who} moved it to {version_words(left.to)}, which has switched and "
@@ -93,95 +78,7 @@ def leave_switched(
     became = None if ended.rollback is None else ended.rollback.move_id
     rollback = None if became is None else store.pins.move(became)
     if rollback is None:
-        _tell_back(store, ask, place, waits=True)
+        tell_back(store, ask.slot, ask.to, place=place, waits=True)
     else:
         follow_asked(store, rollback, place=place, waits=True)
     return True
-
-
-def _tell_back(store: "Store", ask: MoveAsk, place: PinPlace, *, waits: bool) -> None:
-    """Say that the pin went back by itself; if *waits*, once what runs has said so too.
-
-    Raises:
-        PinError: It does not run, and is not tried any more.
-    """
-    line = f"pin {ask.slot} went back to {version_words(ask.to)} by itself; nothing to move"
-    if not waits:
-        typer.echo(line)
-        return
-    tell(f"{line}; waiting for its engine …")
-    with leaving_it_to_the_supervisor(ask.slot, can_abort=False):
-        pid, digest = _wait_served(store, ask, place)
-    tell(f"          process {pid} reported version {digest_head(digest)} of itself")
-    typer.echo(f"pin {ask.slot} runs {version_words(ask.to)}: it went back by itself")
-
-
-def _wait_served(store: "Store", ask: MoveAsk, place: PinPlace) -> tuple[int, str]:
-    """Return who serves the slot, once that reports the digest that is pinned.
-
-    Raises:
-        PinError: Nobody does, and nobody is going to.
-    """
-    finder, gone_since_s = EngineFinder(place.home), None
-    while True:
-        # The pin's digest is noted once its engine has told it.
-        expected = _pinned_version(store, ask).digest or ask.to.digest
-        engine = finder.find(ask.slot)
-        digest = _reported(engine) if isinstance(engine, RunningEngine) else None
-        if isinstance(engine, RunningEngine) and digest is not None and digest == expected:
-            return engine.pid, digest
-        if (supervisor := read_supervisor(place.home)) is not None:
-            gone_since_s = None
-            _check_tried(supervisor, ask.slot)
-        else:
-            gone_since_s = gone_since_s or time.monotonic()
-            if time.monotonic() - gone_since_s >= GONE_S:
-                raise PinError(
-                    f"pin {ask.slot} is at {version_words(ask.to)}, and `failsoft up` has ended; "
-                    "start it again",
-                    slot=ask.slot,
-                )
-        time.sleep(POLL_S)
-
-
-def _pinned_version(store: "Store", ask: MoveAsk) -> PinnedVersion:
-    """Return the pin's version; while the store cannot be read that is what was wanted.
-
-    Raises:
-        PinError: It is another one by now.
-    """
-    try:
-        pin = store.pins.pins().get(ask.slot)
-    except StoreError:
-        return ask.to
-    if pin is None or not is_same_version(pin.version, ask.to):
-        raise PinError(
-            f"pin {ask.slot} was moved on meanwhile; look with `failsoft pin show {ask.slot}`",
-            slot=ask.slot,
-        )
-    return pin.version
-
-
-def _check_tried(supervisor: SupervisorState, slot: str) -> None:
-    """See that the engine of *slot* is not given up.
-
-    Raises:
-        PinError: It is.
-    """
-    child = next((child for child in supervisor.children if child.name == slot), None)
-    if child is not None and child.phase == "gave_up":
-        raise PinError(
-            f"pin {slot} went back, but its engine was given up: {child.last_exit}; see "
-            "`failsoft status`",
-            slot=slot,
-        )
-
-
-def _reported(engine: RunningEngine) -> str | None:
-    """Return the digest that the process reports of itself; None while it does not answer."""
-    from failsoft.serving.supervisor.moves.trial import TrialError, reported_digest
-
-    try:
-        return asyncio.run(reported_digest(engine, answer_s=_ANSWER_S))
-    except TrialError:
-        return None

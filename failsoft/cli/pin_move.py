@@ -3,20 +3,23 @@
 What can be seen here is refused at once; `failsoft up` looks at all of it again.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
 
+from failsoft.cli.pin_back import tell_back
+from failsoft.cli.pin_follow import tell
 from failsoft.cli.pin_leave import follow_asked, leave_switched
 from failsoft.cli.pin_place import PinPlace, find_place, operator
 from failsoft.cli.pin_targets import check_slot, check_why
 from failsoft.errors import PinError
 from failsoft.fallback.pins.evidence import judge_evidence
-from failsoft.fallback.pins.history import as_confirmed, was_confirmed
+from failsoft.fallback.pins.history import as_confirmed, was_confirmed, went_back_by_itself
 from failsoft.fallback.pins.pinned import is_same_version, pinned_version
-from failsoft.fallback.pins.words import version_words
+from failsoft.fallback.pins.words import end_words, version_words
 from failsoft.pin_records import MoveAsk, MoveKind, PinMove, PinnedVersion, Swap
 from failsoft.store.rows import one_line
 
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 Choose = Callable[[PinPlace, Sequence[PinMove], PinnedVersion | None], PinnedVersion]
 """Picks the target: out of the settings, or the slot's history and what is pinned now."""
+
+_LATELY_S = 3600.0
+"""How long after a move failed by itself a rollback is taken for one of that move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,10 @@ def move_pin(wish: MoveWish, choose: Choose, *, waits: bool) -> None:
         now = _pinned_now(wish.slot, store, place)
         if first is not None:  # what it left is where to go, whatever becomes of it
             moves, now = as_confirmed(moves, first), first.to
+        elif now is not None and (failed := _failed_lately(wish, now, moves)) is not None:
+            _tell_failed(failed)
+            tell_back(store, wish.slot, now, place=place, waits=waits)
+            return
         target = choose(place, moves, now)
         if now is not None and is_same_version(now, target):
             _tell_there_already(wish, first, now)
@@ -95,6 +105,28 @@ def _switched_move(wish: MoveWish, store: "Store") -> PinMove | None:
     if not (wish.kind.goes_back and move.state.is_switched and is_clear):
         raise conflict_with(move)
     return move
+
+
+def _failed_lately(wish: MoveWish, now: PinnedVersion, moves: Sequence[PinMove]) -> PinMove | None:
+    """Return the move whose end came just before the wished rollback of it; None if none did.
+
+    The stack of a slot knows nothing of it, so a rollback would go one version too far.
+    """
+    if not wish.kind.goes_back or wish.names_target:
+        return None
+    failed = went_back_by_itself(moves)
+    if failed is None or failed.ended_at_ms is None or failed.left is None:
+        return None
+    if not is_same_version(now, failed.left):
+        return None
+    return failed if time.time() * 1000 - failed.ended_at_ms < _LATELY_S * 1000 else None
+
+
+def _tell_failed(failed: PinMove) -> None:
+    tell(
+        f"pin {failed.slot}: the move to {version_words(failed.to)} {end_words(failed)}; to leave "
+        f"what it went back to as well, `failsoft rollback {failed.slot} --to VERSION --why TEXT`"
+    )
 
 
 def _tell_there_already(wish: MoveWish, first: PinMove | None, now: PinnedVersion) -> None:

@@ -49,6 +49,21 @@ def as_confirmed(moves: Iterable[PinMove], open_move: PinMove) -> list[PinMove]:
     return [done, *(move for move in moves if move.move_id != open_move.move_id)]
 
 
+def went_back_by_itself(moves: Iterable[PinMove]) -> PinMove | None:
+    """Return the newest move of a slot if it had switched, failed, and gave the pin back.
+
+    One that was to go back itself does not count: it left the bad version where it was.
+
+    Args:
+        moves: Of one slot, in any order; those of the settings file do not count.
+    """
+    asked = [move for move in moves if not move.kind.is_by_file]
+    newest = max(asked, key=lambda move: move.move_id, default=None)
+    if newest is None or newest.state is not MoveState.FAILED or newest.kind.goes_back:
+        return None
+    return newest if any(step.state.is_switched for step in newest.steps) else None
+
+
 def held_versions(moves: Iterable[PinMove]) -> list[PinnedVersion]:
     """Return each version that ever held a slot once, the one that came last first.
 

@@ -236,3 +236,47 @@ def test_one_that_ended_before_it_could_be_left(
     assert home.store.pins.open_moves() == []
     said = capsys.readouterr().out
     assert ("went back to v1 (111111111111) by itself; nothing to move" in said) is is_done
+
+
+def test_a_move_that_failed_a_moment_before_its_rollback_is_not_popped_past(
+    home: PinHome, run: Run
+) -> None:
+    """Who cannot know that the pin went back already must not lose one good version more."""
+    prove(home, "v3", "v2")
+    home.store.pins.end(switched(home, "v1"), MoveState.FAILED, reason="it hangs")
+    num_moves = len(home.store.pins.history("primary"))
+
+    with engine_of(home, "v2"), home.supervised():
+        done = run("rollback", "primary", *WHY)
+        after = home.store.pins.history("primary")
+        further = run("rollback", "primary", "--to", "v3", *WHY)
+
+    assert done.code == 0, done.err
+    assert "the move to v1 (111111111111) failed after" in done.err
+    assert "`failsoft rollback primary --to VERSION --why TEXT`" in done.err
+    assert done.out == "pin primary runs v2 (222222222222): it went back by itself\n"
+    assert len(after) == num_moves
+    assert further.code == 0, further.err
+    assert home.store.pins.pins()["primary"].version.name == "v3"
+
+
+@pytest.mark.parametrize("how", ["long-ago", "not-switched", "a-rollback"])
+def test_only_what_went_back_lately_keeps_a_rollback_from_the_version_before(
+    home: PinHome, run: Run, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """An hour later it is meant as it is said; so is it where the bad version still serves."""
+    prove(home, "v3", "v2")
+    kind = MoveKind.ROLLBACK if how == "a-rollback" else MoveKind.SET
+    if how == "not-switched":
+        move = walk(home.store, home.store.pins.ask(ask_for(version_of(home.settings, "v1"))))
+    else:
+        move = switched(home, "v1", kind)
+    home.store.pins.end(move, MoveState.FAILED, reason="it hangs")
+    if how == "long-ago":
+        monkeypatch.setattr("failsoft.cli.pin_move._LATELY_S", 0.0)
+
+    with home.supervised():
+        done = run("rollback", "primary", *WHY)
+
+    assert done.code == 0, done.err
+    assert "from v2 (222222222222) to v3 (333333333333)" in done.err
