@@ -23,7 +23,7 @@ from failsoft.engine.models.store import ModelStore
 from failsoft.engine.models.verify import verify_model
 
 FETCH_KILLS = 6
-CONVERT_KILLS = 3
+CONVERT_KILLS = 2
 FETCH_S = (0.1, 1.6)
 """Seconds after the start at which a fetch is killed; it takes about 1.5 s."""
 CONVERT_S = (1.0, 6.0)

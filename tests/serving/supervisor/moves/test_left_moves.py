@@ -103,6 +103,7 @@ def test_an_engine_that_is_not_ready_after_the_switch_is_not_waited_for(tmp_path
         pins.up.wait_for(lambda: getattr(pins.up.child("primary"), "phase", "") == "starting")
         pins.roll_back(first, "v1", accept_unproven=True)
         ended = pins.end_of(first)
+        stall.unlink()  # or v2, which leaves in turn, is waited for
         rollback = pins.after(first)
         assert rollback is not None
 
@@ -112,7 +113,6 @@ def test_an_engine_that_is_not_ready_after_the_switch_is_not_waited_for(tmp_path
         assert (rollback.left.name, rollback.to.name) == ("v2", "v1")
         assert pins.end_of(rollback).state is MoveState.CONFIRMED
         assert pins.serving()[0] == "v1"
-        stall.unlink()
         hang.unlink()
 
 
