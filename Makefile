@@ -24,9 +24,9 @@ $(RUN_STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --progress-bar on -e ".[engine]"
 	@touch $@
 
-$(DEV_STAMP): pyproject.toml $(RUN_STAMP)
+$(DEV_STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --progress-bar on -e ".[engine,dev]"
-	@touch $@
+	@touch $(RUN_STAMP) $@
 
 run: $(RUN_STAMP) ## start the default engine: make run ARGS="--port 8123"
 	@exec $(BIN)/failsoft up $(ARGS)

@@ -25,7 +25,7 @@ from failsoft.engine.structured.grammar import Grammar
 from failsoft.engine.text.codec import ChatMessage
 
 MODEL = "smollm2-135m-instruct"
-NUM_SCHEMAS, SHORT_SCHEMAS = 1000, 40
+NUM_SCHEMAS, SHORT_SCHEMAS = 1000, 24
 NUM_RUNNING = 16
 MAX_TOKENS, SHORT_TOKENS = 256, 32
 MIN_FINISHED_RATIO = 0.95
