@@ -7,9 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
@@ -19,6 +17,7 @@ from failsoft.store import Store
 from failsoft.store.database import Database
 from failsoft.store.migrate import current_revision, ensure_current, upgrade
 from failsoft.store.schema import HEAD, metadata
+from tests.store.revisions import upgrade_to
 
 
 def test_head_is_the_last_revision() -> None:
@@ -43,12 +42,8 @@ def test_the_revisions_make_the_tables_that_the_code_uses(store_config: StoreCon
 def test_a_database_of_the_first_revision_keeps_its_rows(store_config: StoreConfig) -> None:
     """The indexes change, nothing else does."""
     database = Database(store_config, environ=os.environ)
-    config = Config()
-    config.set_main_option("script_location", str(files("failsoft.store") / "migrations"))
-    config.set_main_option("path_separator", "os")
     with database.write() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+        upgrade_to(connection, "0001")
         connection.exec_driver_sql("INSERT INTO events VALUES ('id', 'kind', 7, 'whom', '{}')")
 
     before = upgrade(database)

@@ -4,11 +4,8 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.resources import files
 
 import pytest
-from alembic import command
-from alembic.config import Config
 
 from failsoft.config.settings import StoreConfig
 from failsoft.errors import PinConflictError, PinError
@@ -18,6 +15,7 @@ from failsoft.store.database import Database
 from failsoft.store.migrate import upgrade
 from failsoft.store.pins import PinStore
 from tests.fallback.pins.moves import ask_for, walk
+from tests.store.revisions import upgrade_to
 
 OpenStore = Callable[..., Store]
 
@@ -152,12 +150,8 @@ def test_a_rollback_that_is_asked_at_the_moment_of_the_end_is_asked_once(
 def test_a_move_of_an_older_failsoft_wants_no_rollback(store_config: StoreConfig) -> None:
     """Its row is kept, and takes one once the database was upgraded."""
     database = Database(store_config, environ=os.environ)
-    config = Config()
-    config.set_main_option("script_location", str(files("failsoft.store") / "migrations"))
-    config.set_main_option("path_separator", "os")
     with database.write() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
+        upgrade_to(connection, "0003")
         connection.exec_driver_sql(
             "INSERT INTO pin_moves (move_id, slot, kind, to_name, to_settings_json, who, why, swap,"
             " accept_unproven, state, steps_json) VALUES ('0000000000010', 'primary', 'set', 'v2',"

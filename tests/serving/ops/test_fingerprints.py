@@ -38,12 +38,6 @@ def foreign() -> Iterator[Foreign]:
         yield server
 
 
-@pytest.fixture
-def rounds(tmp_path: Path, foreign: Foreign) -> Rounds:
-    """Return rounds that look at it."""
-    return Rounds(tmp_path, foreign)
-
-
 def test_a_change_elsewhere_is_one_event_and_then_what_counts(
     rounds: Rounds, foreign: Foreign
 ) -> None:

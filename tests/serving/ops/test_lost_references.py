@@ -1,9 +1,6 @@
 """Endpoints elsewhere whose reference cannot be taken, or is of no use any more."""
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from failsoft.fingerprint_status import FingerprintStanding
 from failsoft.serving.ops.fingerprint_round import (
@@ -14,19 +11,6 @@ from failsoft.serving.ops.fingerprint_round import (
 from failsoft.serving.ops.reference_wait import FIRST_MS, MAX_MS, backed_off, must_wait
 from tests.fallback.fingerprint.foreign import Foreign, only_chats
 from tests.serving.ops.rounds import Clock, Rounds, look
-
-
-@pytest.fixture
-def foreign() -> Iterator[Foreign]:
-    """Return an endpoint elsewhere that answers chats alone."""
-    with Foreign(refuses=only_chats) as server:
-        yield server
-
-
-@pytest.fixture
-def rounds(tmp_path: Path, foreign: Foreign) -> Rounds:
-    """Return rounds that look at it."""
-    return Rounds(tmp_path, foreign)
 
 
 def test_an_endpoint_that_is_down_is_asked_at_every_round(rounds: Rounds, foreign: Foreign) -> None:

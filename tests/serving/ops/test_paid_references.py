@@ -1,8 +1,5 @@
 """What references of endpoints elsewhere cost: none is paid for at every round."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from failsoft.errors import StoreError
@@ -13,19 +10,6 @@ from failsoft.serving.ops.reference_wait import FIRST_MS, MAX_MS
 from failsoft.store.fingerprints import FingerprintStore
 from tests.fallback.fingerprint.foreign import Foreign, only_chats
 from tests.serving.ops.rounds import Clock, Rounds, look
-
-
-@pytest.fixture
-def foreign() -> Iterator[Foreign]:
-    """Return an endpoint elsewhere that answers chats alone."""
-    with Foreign(refuses=only_chats) as server:
-        yield server
-
-
-@pytest.fixture
-def rounds(tmp_path: Path, foreign: Foreign) -> Rounds:
-    """Return rounds that look at it."""
-    return Rounds(tmp_path, foreign)
 
 
 def test_a_store_that_takes_no_reference_has_none_taken_at_every_round(
